@@ -9,7 +9,9 @@ that calls share. It counts only if it changes the answer to a valid or refused 
 to say what is a fault. The operators whose answers it changes are then judged, quickly and, if that
 reports nothing, in full. What no run reports is printed.
 
-Each fault is tried in a fork of this process, so Linux alone can run it.
+Each fault is tried in a fork of this process, so Linux alone can run it: on the operators that run
+the changed function, until the first report. A file that is there is gone on with; ``--again``
+judges again what passed, after a change of the suite.
 """
 
 from __future__ import annotations
@@ -54,8 +56,8 @@ PARTS = ("operators", "compute", "declare", "wire")
 """The rooms of the contract that a call of ``local:`` goes through."""
 CALLS = 60
 """Calls that are drawn of each operator."""
-FEW = 12
-"""Operators whose calls show a fault of a module that all have."""
+FEW = 30
+"""So many of the operators that run a function show whether a change of it is a fault."""
 JUDGED = 3
 """So many of the operators whose answers a fault changes are judged."""
 SECONDS = 600
@@ -67,6 +69,8 @@ class Fault(NamedTuple):
 
     module: str
     kind: str
+    scope: int
+    """The first line of the function that has it; 0: none has."""
     line: int
     start: int
     end: int
@@ -89,11 +93,14 @@ def faults(path: Path) -> Iterator[Fault]:
     declares = "Operator(" in text or "operator(" in text
     for scope in ast.walk(tree):
         if isinstance(scope, ast.FunctionDef) or (declares and isinstance(scope, ast.Module)):
+            first = min((each.lineno for each in getattr(scope, "decorator_list", ())), default=0)
+            place = first or getattr(scope, "lineno", 0)
             for node in _own(scope):
                 for kind, new in _changes(node):
                     start = lines[node.lineno - 1] + node.col_offset
                     end = lines[node.end_lineno - 1] + node.end_col_offset
-                    yield Fault(module, kind, node.lineno, start, end, f"({ast.unparse(new)})")
+                    text = f"({ast.unparse(new)})"
+                    yield Fault(module, kind, place, node.lineno, start, end, text)
 
 
 def _own(scope: ast.AST) -> Iterator[Any]:
@@ -194,11 +201,42 @@ def sample(seed: int, only: str = "") -> Iterator[Fault]:
         found = {name: several for name, several in found.items() if several}
 
 
-def calls_of(statement: Statement, seed: int, subject: Any) -> list[MadeCall]:
-    """Calls that are drawn of an operator, as they are sent; none that the suite itself draws."""
+class Known(NamedTuple):
+    """Calls that are drawn of an operator, and what a right server says to them."""
+
+    calls: list[MadeCall]
+    answers: list[Any]
+    ran: frozenset[tuple[str, int]]
+    """The functions that run for it: module and first line. Line 0: it is declared there."""
+
+
+def known(statement: Statement, seed: int, subject: Any) -> Known:
+    """Calls of an operator as they are sent; none that the suite itself draws."""
     cases = [drawn(statement, f"faults/{seed}/{number}") for number in range(CALLS)]
     product = subject.server.product
-    return [call_of(case, seed, product) for case in cases if applies(case, subject)]
+    calls = [call_of(case, seed, product) for case in cases if applies(case, subject)]
+    formula = CATALOGUE.find(statement.operator, statement.variant).formula
+    ran = {(formula.__module__, 0)} if formula else set()
+
+    def note(frame: Any, event: str, _: object) -> None:
+        if event == "call":
+            ran.add((frame.f_globals.get("__name__", ""), frame.f_code.co_firstlineno))
+
+    for cache in caches():  # else a function that another operator called does not run again
+        cache.cache_clear()
+    sys.setprofile(note)  # small calls are computed in this thread
+    try:
+        said = list(answers(subject, calls))
+    finally:
+        sys.setprofile(None)
+    return Known(calls, said, frozenset(ran))
+
+
+@functools.cache
+def caches() -> list[Any]:
+    """What keeps results of functions in this process."""
+    # They have no public name.
+    return [each for each in gc.get_objects() if isinstance(each, functools._lru_cache_wrapper)]  # noqa: SLF001
 
 
 def answers(subject: Any, calls: list[MadeCall]) -> Iterator[Any]:
@@ -211,38 +249,25 @@ def answers(subject: Any, calls: list[MadeCall]) -> Iterator[Any]:
             yield answer.outputs, answer.storages, answer.reply.warned
 
 
-def near(module: str, titles: list[str]) -> list[str]:
-    """The operators that a module declares or computes; of one that all have, a few."""
-    by_title = {each.title: each for each in statements()}
-    found = []
-    for title in titles:
-        stated = by_title[title]
-        formula = CATALOGUE.find(stated.operator, stated.variant).formula
-        home = vars(sys.modules[formula.__module__]) if formula else {}
-        used = {
-            getattr(value, "__module__", getattr(value, "__name__", "")) for value in home.values()
-        }
-        if home.get("__name__") == module or module in used:
-            found.append(title)
-    return found or random.Random(module).sample(titles, FEW)
+def near(fault: Fault, right: dict[str, Known]) -> list[str]:
+    """The operators that are declared where a fault is, or run its function; of many, some."""
+    places = {(fault.module, fault.scope), (fault.module, 0)}
+    found = [title for title, each in right.items() if places & each.ran]
+    return random.Random(str(fault)).sample(found, min(len(found), FEW))
 
 
-def tried(  # noqa: C901  # step by step
-    fault: Fault, right: dict[str, tuple[list[MadeCall], list[Any]]]
-) -> dict[str, Any]:
+def tried(fault: Fault, right: dict[str, Known]) -> dict[str, Any]:
     """What runs of the suite say of a fault, in this process, which has it from now on."""
     try:
         put(pytest.MonkeyPatch(), fault.module, fault.source())
     except Exception as error:  # noqa: BLE001  # a module that cannot be loaded is seen by all
         return {"said": "no fault", "why": f"{type(error).__name__}: {error}"}
-    for each in gc.get_objects():
-        if isinstance(each, functools._lru_cache_wrapper):  # noqa: SLF001  # has no public name
-            each.cache_clear()
+    for cache in caches():
+        cache.cache_clear()
     subject = local()
     changed: list[str] = []
-    for title in near(fault.module, list(right)):
-        calls, known = right[title]
-        pairs = zip(answers(subject, calls), known, strict=True)
+    for title in near(fault, right):
+        pairs = zip(answers(subject, right[title].calls), right[title].answers, strict=True)
         if any(now != before and now[0] != InternalError.reason for now, before in pairs):
             changed.append(title)
         if len(changed) == JUDGED:
@@ -287,31 +312,36 @@ def main() -> None:
     asked.add_argument("--seed", type=int, default=0)
     asked.add_argument("--only", default="", metavar="REGEX", help="of modules: layer_norm|glu")
     asked.add_argument("--out", type=Path, default=Path("build/faults.jsonl"))
+    asked.add_argument("--again", action="store_true", help="judge again what passed")
     chosen = asked.parse_args()
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    subject, right = local(), {}
-    for each in statements():
-        calls = calls_of(each, chosen.seed, subject)
-        right[each.title] = (calls, list(answers(subject, calls)))
+    before = _before(chosen.out)
+    subject = local()
+    right = {each.title: known(each, chosen.seed, subject) for each in statements()}
+    gc.freeze()  # forks share it
     counts = {"quick": 0, "full": 0, "passes": 0}
-    with chosen.out.open("w") as out:
+    with chosen.out.open("a") as out:
         for fault in sample(chosen.seed, chosen.only):
-            found = judged(fault, right)
-            if found["said"] in counts:
-                counts[found["said"]] += 1
+            found = before.get(fault)
+            if found is None or (chosen.again and found["said"] == "passes"):
+                found = judged(fault, right)
                 out.write(json.dumps({**fault._asdict(), **found}) + "\n")
                 out.flush()
-                if found["said"] == "passes":
-                    print(
-                        f"{fault.module}:{fault.line} {fault.kind}: {fault.new}",
-                        *found["operators"],
-                        flush=True,
-                    )
+            if found["said"] in counts:
+                counts[found["said"]] += 1
+            if found["said"] == "passes":
+                print(f"{fault.module}:{fault.line} {fault.kind}:", fault.new, *found["operators"])
             if sum(counts.values()) >= chosen.count:
                 break
     many = sum(counts.values())
     quick, full = counts["quick"] / many, (counts["quick"] + counts["full"]) / many
     print(f"of {many} faults, seed {chosen.seed}: quick reports {quick:.1%}, full {full:.1%}")
+
+
+def _before(out: Path) -> dict[Fault, dict[str, Any]]:
+    """What a run that ended early says of faults; of a fault that was judged twice, the last."""
+    lines = map(json.loads, out.read_text().splitlines() if out.exists() else ())
+    return {Fault(*(each[name] for name in Fault._fields)): each for each in lines}
 
 
 if __name__ == "__main__":
