@@ -6,8 +6,8 @@ A fault is one change in what computes and checks a call: another constant, bord
 axis or order, a sign, a condition, an attribute forgotten in the key of a cache, scratch memory
 that calls share. It counts only if it changes the answer to a valid or refused call that
 ``npucall conform --fuzz`` draws, and not only by an exception, which any call shows. So nobody has
-to say what is a fault. The operators whose answers it changes are then judged, quickly and, if that
-reports nothing, in full. What no run reports is printed.
+to say what is a fault. The operators whose answers it changes are then judged quickly; after that,
+what no quick run reports is judged in full. What no run reports is printed.
 
 Each fault is tried in a fork of this process, so Linux alone can run it: on the operators that run
 the changed function, until the first report. A file that is there is gone on with; ``--again``
@@ -26,9 +26,9 @@ import random
 import re
 import signal
 import sys
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from npucall_conformance.stating.statement import Statement
 
 ROOT = Path(__file__).parent.parent
+Runs: TypeAlias = tuple[str, ...]
 PARTS = ("operators", "compute", "declare", "wire")
 """The rooms of the contract that a call of ``local:`` goes through."""
 CALLS = 60
@@ -60,8 +61,12 @@ FEW = 30
 """So many of the operators that run a function show whether a change of it is a fault."""
 JUDGED = 3
 """So many of the operators whose answers a fault changes are judged."""
-SECONDS = 600
+SECONDS = 300
 """A fault that takes longer hangs, which everybody sees."""
+_WAITS = 12
+"""So many times as long if the machine is busy, or if it waits for nothing."""
+RUNS: Runs = ("quick", "full")
+"""The runs of the suite."""
 
 
 class Fault(NamedTuple):
@@ -210,7 +215,7 @@ class Known(NamedTuple):
     """The functions that run for it: module and first line. Line 0: it is declared there."""
 
 
-def known(statement: Statement, seed: int, subject: Any) -> Known:
+def known_of(statement: Statement, seed: int, subject: Any) -> Known:
     """Calls of an operator as they are sent; none that the suite itself draws."""
     cases = [drawn(statement, f"faults/{seed}/{number}") for number in range(CALLS)]
     product = subject.server.product
@@ -256,43 +261,55 @@ def near(fault: Fault, right: dict[str, Known]) -> list[str]:
     return random.Random(str(fault)).sample(found, min(len(found), FEW))
 
 
-def tried(fault: Fault, right: dict[str, Known]) -> dict[str, Any]:
-    """What runs of the suite say of a fault, in this process, which has it from now on."""
+def tried(
+    fault: Fault, right: dict[str, Known], runs: Runs, operators: list[str] | None
+) -> dict[str, Any]:
+    """What runs of the suite say of a fault, in this process, which has it from now on.
+
+    ``operators``: those whose answers it changes, if that is known.
+    """
     try:
         put(pytest.MonkeyPatch(), fault.module, fault.source())
     except Exception as error:  # noqa: BLE001  # a module that cannot be loaded is seen by all
         return {"said": "no fault", "why": f"{type(error).__name__}: {error}"}
     for cache in caches():
         cache.cache_clear()
-    subject = local()
-    changed: list[str] = []
-    for title in near(fault, right):
-        pairs = zip(answers(subject, right[title].calls), right[title].answers, strict=True)
-        if any(now != before and now[0] != InternalError.reason for now, before in pairs):
-            changed.append(title)
-        if len(changed) == JUDGED:
-            break
-    if not changed:
+    operators = operators or list(islice(changed(fault, right), JUDGED))
+    if not operators:
         return {"said": "no fault", "why": "changes no answer"}
-    for quick, title in product((True, False), changed):
-        cases = select(statements(), Selection(operators=(title,), quick=quick))
+    for run, title in product(runs, operators):
+        cases = select(statements(), Selection(operators=(title,), quick=run == "quick"))
         runner = Runner(local(), rounds=QUICK_ROUNDS, repeat=QUICK_REPEAT)
         for outcome in runner.run(cases):
             if outcome.status == "failed":
-                said = "quick" if quick else "full"
-                return {"said": said, "case": outcome.case, "why": outcome.problems[0][:200]}
-    return {"said": "passes", "operators": changed}
+                return {"said": run, "case": outcome.case, "why": outcome.problems[0][:200]}
+    return {"said": "passes", "operators": operators, "runs": runs}
 
 
-def judged(fault: Fault, right: dict[str, Any]) -> dict[str, Any]:
+def changed(fault: Fault, right: dict[str, Known]) -> Iterator[str]:
+    """The operators whose answers are others in this process."""
+    subject = local()
+    for title in near(fault, right):
+        pairs = zip(answers(subject, right[title].calls), right[title].answers, strict=True)
+        if any(now != before and now[0] != InternalError.reason for now, before in pairs):
+            yield title
+
+
+def judged(
+    fault: Fault,
+    right: dict[str, Known],
+    runs: Runs = RUNS,
+    operators: list[str] | None = None,
+) -> dict[str, Any]:
     """What a fork says of a fault."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         os.close(reading)
-        signal.alarm(SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of CPU: the machine may be busy
+        signal.alarm(_WAITS * SECONDS)
         try:
-            found = tried(fault, right)
+            found = tried(fault, right, runs, operators)
         except BaseException as error:  # noqa: BLE001  # whatever it does, it is seen
             found = {"said": "quick", "why": f"the run ended: {type(error).__name__}: {error}"}
         with os.fdopen(writing, "w") as out:
@@ -315,27 +332,39 @@ def main() -> None:
     asked.add_argument("--again", action="store_true", help="judge again what passed")
     chosen = asked.parse_args()
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    before = _before(chosen.out)
-    subject = local()
-    right = {each.title: known(each, chosen.seed, subject) for each in statements()}
-    gc.freeze()  # forks share it
-    counts = {"quick": 0, "full": 0, "passes": 0}
+    known = _before(chosen.out)
+
+    @functools.cache
+    def right() -> dict[str, Known]:
+        subject = local()
+        found = {each.title: known_of(each, chosen.seed, subject) for each in statements()}
+        gc.freeze()  # forks share it
+        return found
+
     with chosen.out.open("a") as out:
+
+        def judge(fault: Fault, runs: Runs, operators: list[str] | None = None) -> None:
+            known[fault] = judged(fault, {} if operators else right(), runs, operators)
+            out.write(json.dumps({**fault._asdict(), **known[fault]}) + "\n")
+            out.flush()
+
+        drawn: list[Fault] = []
         for fault in sample(chosen.seed, chosen.only):
-            found = before.get(fault)
-            if found is None or (chosen.again and found["said"] == "passes"):
-                found = judged(fault, right)
-                out.write(json.dumps({**fault._asdict(), **found}) + "\n")
-                out.flush()
-            if found["said"] in counts:
-                counts[found["said"]] += 1
-            if found["said"] == "passes":
-                print(f"{fault.module}:{fault.line} {fault.kind}:", fault.new, *found["operators"])
-            if sum(counts.values()) >= chosen.count:
+            if fault not in known:
+                judge(fault, ("quick",))
+            drawn += [fault] * (known[fault]["said"] != "no fault")
+            if len(drawn) == chosen.count:
                 break
-    many = sum(counts.values())
-    quick, full = counts["quick"] / many, (counts["quick"] + counts["full"]) / many
-    print(f"of {many} faults, seed {chosen.seed}: quick reports {quick:.1%}, full {full:.1%}")
+        for fault in drawn:
+            found = known[fault]
+            if found["said"] == "passes" and (chosen.again or "full" not in found["runs"]):
+                judge(fault, RUNS if chosen.again else ("full",), found["operators"])
+    for fault in drawn:
+        if known[fault]["said"] == "passes":
+            print(f"{fault.module}:{fault.line} {fault.kind}: {fault.new}")
+    said = [known[fault]["said"] for fault in drawn]
+    quick, passes = said.count("quick") / len(said), said.count("passes") / len(said)
+    print(f"of {len(said)} faults, seed {chosen.seed}: quick {quick:.1%}, full {1 - passes:.1%}")
 
 
 def _before(out: Path) -> dict[Fault, dict[str, Any]]:

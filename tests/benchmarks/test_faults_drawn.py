@@ -5,7 +5,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from faults import ROOT, answers, calls_of, faults, judged, local, sample
+from faults import ROOT, faults, judged, known_of, local, near, sample
 from tests.conformance_suite.servers import STATEMENTS
 from tests.rows import each
 
@@ -45,10 +45,28 @@ def test_what_an_expression_may_become(text: str, changes: set[str], tmp_path: P
 @pytest.mark.alone
 @pytest.mark.more
 def test_a_fork_says_whether_a_change_is_a_fault_and_what_reports_it() -> None:
-    subject = local()
-    calls = calls_of(STATEMENTS[SILU], 0, subject)
-    right = {SILU: (calls, list(answers(subject, calls)))}
+    right = {SILU: known_of(STATEMENTS[SILU], 0, local())}
     module = ROOT / "proto/npucall/operators/silu.py"
     said = {judged(fault, right)["said"] for fault in faults(module)}
     assert "quick" in said
     assert said <= {"quick", "full", "no fault"}
+
+
+def test_a_fault_is_tried_on_operators_that_run_its_function_or_are_declared_there() -> None:
+    titles = (SILU, "aclnnSigmoid", "aclnnMean")
+    right = {title: known_of(STATEMENTS[title], 0, local()) for title in titles}
+    found = {
+        name: {
+            *(
+                title
+                for fault in faults(ROOT / "proto/npucall" / name)
+                for title in near(fault, right)
+            )
+        }
+        for name in ("operators/silu.py", "operators/_numerics.py", "operators/_ctc_states.py")
+    }
+    assert found == {
+        "operators/silu.py": {SILU},
+        "operators/_numerics.py": {SILU, "aclnnSigmoid"},
+        "operators/_ctc_states.py": set(),
+    }

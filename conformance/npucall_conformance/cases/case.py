@@ -52,14 +52,18 @@ _LISTED = 4
 class Marks(NamedTuple):
     """Special elements of a tensor; all others are multiplied."""
 
-    numbers: tuple[tuple[int, float], ...]
+    numbers: tuple[tuple[int, float], ...] = ()
     """Positions among the elements, which wrap around at the end, and the values there."""
     power: int = 0
     """All others are multiplied by 2 to that power."""
+    alike: bool = False
+    """All rows are like the first, so that the errors of a sum of them have the same sign."""
 
     def put(self, drawn: Any) -> Any:
         """The numbers that were drawn, with the special ones among them."""
         found = np.array(drawn, np.float64) * 2.0**self.power
+        if self.alike and found.ndim and found.size:
+            found[...] = found[(0,) * (found.ndim - 1)]
         flat = found.reshape(-1)
         for place, number in self.numbers if flat.size else ():
             flat[place % flat.size] = number

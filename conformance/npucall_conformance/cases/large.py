@@ -55,6 +55,11 @@ def large(make: Maker) -> Iterator[Case]:
     for dtype in statement.dtypes:
         case = make.case(dtype, Setup("special", base=statement.large_shape))
         yield replace(case, marks=_marked(statement), telling=dtype is statement.dtypes[0])
+    if statement.shapes is not None and len(statement.outputs) > 1:
+        first = statement.large[0]
+        alike = {each.name: Marks(alike=True) for each in statement.inputs if not each.dtypes}
+        setup = replace(first, note=f"alike-{first.note}", telling=True)
+        yield make.case(statement.dtypes[0], setup, make.combinations[0], marks=alike)
 
 
 _BORDERS = (0, 1, 255, 256, 1_023, 1_024, 4_095, 4_096, 16_384, 65_535, 65_536, 98_303, 98_304, -1)

@@ -177,7 +177,7 @@ SIZES: dict[str, Any] = {
     "empty_shapes": ((0, 2, 3, 4),),
     "large_shape": (3, 4, 89, 97),
     "large": (
-        Setup("many-images", (2503, 2, 5, 4), only=(FLOAT,)),
+        Setup("many-images", (6301, 2, 4, 2), only=(FLOAT,)),
         Setup("many-channels", (8, 200, 7, 9), only=(FLOAT,)),
         Setup("large-image", (1, 2, 307, 331), only=(FLOAT,)),
     ),

@@ -59,6 +59,7 @@ SIZES: dict[str, Any] = {
     "empty_shapes": (),
     "large_shape": (3, 5, 67, 122),
     "large": (
+        Setup("many-summed", (32, 31, 2, 66), only=(FLOAT,)),
         Setup("many-rows", (3, 5, 3001, 4), only=(FLOAT,)),
         Setup("wide-rows", (7, 11, 13, 130), only=(FLOAT,)),
         Setup("long-rows", (1, 2, 99, 894), only=(FLOAT,)),

@@ -131,9 +131,9 @@ class Convolution:
                 block = self.facts.read(gradient, (image, _channels(group, own), *places))
                 block = block.reshape(*_extents(image, group), own, prod(_extents(*places)))
                 matrix = self._matrix(images, image, group, places, axes, (others, channels))
-                found = np.matmul(matrix, block.swapaxes(-1, -2)).sum(0).swapaxes(-1, -2)
+                found = np.matmul(matrix, block.swapaxes(-1, -2)).sum(0, np.float64)
                 place = total[group, :, channels]
-                place += found.reshape(place.shape)
+                place += found.swapaxes(-1, -2).reshape(place.shape)
 
             self.facts.each(parts, compute)
         out[...] = total.reshape(shape)
