@@ -1,6 +1,6 @@
 """Judges the conformance suite by faults that nobody chose, one at a time in ``local:``.
 
-    python benchmarks/faults.py --count 300 --seed 7 --out build/faults.jsonl
+    python benchmarks/faults.py --count 300 --seed 7 8 --out build/faults
 
 A fault is one change in what computes and checks a call: another constant, border, dtype of a step,
 axis or order, a sign, a condition, an attribute forgotten in the key of a cache, scratch memory
@@ -10,8 +10,8 @@ to say what is a fault. The operators whose answers it changes are then judged q
 what no quick run reports is judged in full. What no run reports is printed.
 
 Each fault is tried in a fork of this process, so Linux alone can run it: on the operators that run
-the changed function, until the first report. A file that is there is gone on with; ``--again``
-judges again what passed, after a change of the suite.
+the changed function, until the first report. Files that are there, one for each seed, are gone on
+with; ``--again`` judges again what passed, after a change of the suite.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import signal
 import sys
 from itertools import islice, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeAlias
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -215,25 +215,24 @@ class Known(NamedTuple):
     """The functions that run for it: module and first line. Line 0: it is declared there."""
 
 
-def known_of(statement: Statement, seed: int, subject: Any) -> Known:
+def known_of(statement: Statement, subject: Any) -> Known:
     """Calls of an operator as they are sent; none that the suite itself draws."""
-    cases = [drawn(statement, f"faults/{seed}/{number}") for number in range(CALLS)]
+    cases = [drawn(statement, f"faults/{number}") for number in range(CALLS)]
     product = subject.server.product
-    calls = [call_of(case, seed, product) for case in cases if applies(case, subject)]
+    calls = [call_of(case, 0, product) for case in cases if applies(case, subject)]
     formula = CATALOGUE.find(statement.operator, statement.variant).formula
     ran = {(formula.__module__, 0)} if formula else set()
 
-    def note(frame: Any, event: str, _: object) -> None:
-        if event == "call":
-            ran.add((frame.f_globals.get("__name__", ""), frame.f_code.co_firstlineno))
+    def note(frame: Any, *_: object) -> None:
+        ran.add((frame.f_globals.get("__name__", ""), frame.f_code.co_firstlineno))
 
     for cache in caches():  # else a function that another operator called does not run again
         cache.cache_clear()
-    sys.setprofile(note)  # small calls are computed in this thread
+    sys.settrace(note)  # small calls are computed in this thread
     try:
         said = list(answers(subject, calls))
     finally:
-        sys.setprofile(None)
+        sys.settrace(None)
     return Known(calls, said, frozenset(ran))
 
 
@@ -326,45 +325,55 @@ def main() -> None:
     """Judges as many faults as are asked for, and prints the shares."""
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--count", type=int, default=300)
-    asked.add_argument("--seed", type=int, default=0)
+    asked.add_argument("--seed", type=int, nargs="+", default=[0])
     asked.add_argument("--only", default="", metavar="REGEX", help="of modules: layer_norm|glu")
-    asked.add_argument("--out", type=Path, default=Path("build/faults.jsonl"))
+    asked.add_argument("--out", type=Path, default=Path("build/faults"))
     asked.add_argument("--again", action="store_true", help="judge again what passed")
     chosen = asked.parse_args()
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    known = _before(chosen.out)
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    for seed in chosen.seed:
+        path = chosen.out / f"{seed}.jsonl"
+        with path.open("a") as out:
+            said = judged_of(chosen, seed, _before(path), out)
+        for fault, each in said.items():
+            if each == "passes":
+                print(f"{fault.module}:{fault.line} {fault.kind}: {fault.new}")
+        counts = [[*said.values()].count(each) / len(said) for each in (*RUNS, "passes")]
+        shares = f"quick {counts[0]:.1%}, full {counts[0] + counts[1]:.1%}"
+        print(f"of {len(said)} faults, seed {seed}: {shares}", flush=True)
 
-    @functools.cache
-    def right() -> dict[str, Known]:
-        subject = local()
-        found = {each.title: known_of(each, chosen.seed, subject) for each in statements()}
-        gc.freeze()  # forks share it
-        return found
 
-    with chosen.out.open("a") as out:
+def judged_of(
+    chosen: argparse.Namespace, seed: int, known: dict[Fault, dict[str, Any]], out: TextIO
+) -> dict[Fault, str]:
+    """What reports the faults of a seed; ``known``: what ``out`` says already."""
 
-        def judge(fault: Fault, runs: Runs, operators: list[str] | None = None) -> None:
-            known[fault] = judged(fault, {} if operators else right(), runs, operators)
-            out.write(json.dumps({**fault._asdict(), **known[fault]}) + "\n")
-            out.flush()
+    def judge(fault: Fault, runs: Runs, operators: list[str] | None = None) -> None:
+        known[fault] = judged(fault, {} if operators else right(), runs, operators)
+        out.write(json.dumps({**fault._asdict(), **known[fault]}) + "\n")
+        out.flush()
 
-        drawn: list[Fault] = []
-        for fault in sample(chosen.seed, chosen.only):
-            if fault not in known:
-                judge(fault, ("quick",))
-            drawn += [fault] * (known[fault]["said"] != "no fault")
-            if len(drawn) == chosen.count:
-                break
-        for fault in drawn:
-            found = known[fault]
-            if found["said"] == "passes" and (chosen.again or "full" not in found["runs"]):
-                judge(fault, RUNS if chosen.again else ("full",), found["operators"])
-    for fault in drawn:
-        if known[fault]["said"] == "passes":
-            print(f"{fault.module}:{fault.line} {fault.kind}: {fault.new}")
-    said = [known[fault]["said"] for fault in drawn]
-    quick, passes = said.count("quick") / len(said), said.count("passes") / len(said)
-    print(f"of {len(said)} faults, seed {chosen.seed}: quick {quick:.1%}, full {1 - passes:.1%}")
+    found: list[Fault] = []
+    for fault in sample(seed, chosen.only):
+        if fault not in known:
+            judge(fault, ("quick",))
+        found += [fault] * (known[fault]["said"] != "no fault")
+        if len(found) == chosen.count:
+            break
+    for fault in found:
+        said = known[fault]
+        if said["said"] == "passes" and (chosen.again or "full" not in said["runs"]):
+            judge(fault, RUNS if chosen.again else ("full",), said["operators"])
+    return {fault: known[fault]["said"] for fault in found}
+
+
+@functools.cache
+def right() -> dict[str, Known]:
+    """What a right server says, by operator."""
+    subject = local()
+    found = {each.title: known_of(each, subject) for each in statements()}
+    gc.freeze()  # forks share it
+    return found
 
 
 def _before(out: Path) -> dict[Fault, dict[str, Any]]:

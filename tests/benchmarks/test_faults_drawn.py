@@ -45,7 +45,7 @@ def test_what_an_expression_may_become(text: str, changes: set[str], tmp_path: P
 @pytest.mark.alone
 @pytest.mark.more
 def test_a_fork_says_whether_a_change_is_a_fault_and_what_reports_it() -> None:
-    right = {SILU: known_of(STATEMENTS[SILU], 0, local())}
+    right = {SILU: known_of(STATEMENTS[SILU], local())}
     module = ROOT / "proto/npucall/operators/silu.py"
     said = {judged(fault, right)["said"] for fault in faults(module)}
     assert "quick" in said
@@ -54,7 +54,7 @@ def test_a_fork_says_whether_a_change_is_a_fault_and_what_reports_it() -> None:
 
 def test_a_fault_is_tried_on_operators_that_run_its_function_or_are_declared_there() -> None:
     titles = (SILU, "aclnnSigmoid", "aclnnMean")
-    right = {title: known_of(STATEMENTS[title], 0, local()) for title in titles}
+    right = {title: known_of(STATEMENTS[title], local()) for title in titles}
     found = {
         name: {
             *(
