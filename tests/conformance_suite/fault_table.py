@@ -68,6 +68,7 @@ OPERATORS = (
     at(".operators._prelu", "Prelu", "written",
        "(len(shape) - 2)", "((len(shape) - 2) * (shape[-1] != shape[1]))"),
     of("PreluBackward", "large", "sums[own] +=", "sums[own] ="),
+    at(".operators._rows", "RmsNormGrad", "large", "@ groups, 0, np.float64", "@ groups, 0"),
     of("Matmul", "large", "np.add(total, np.matmul(first, second), out=total)",
        "np.copyto(total, np.matmul(first, second))", quick=False),
     of("Matmul", "written",

@@ -37,7 +37,7 @@ BLOCKS = {
     "determinism": "the same call again, alone and at once: the same bits",
     "crowd": "several callers with other operators, shapes and values at once, many times",
     "size": "numbers of elements around the sizes of blocks",
-    "large": "beyond one block and beyond one message: strided, stretched, many rows, with gaps",
+    "large": "beyond one block and one message: strided, stretched, with gaps, many rows alike",
     "paths": "the same call by every way that a call can travel: the same bits; Plan says the same",
     FUZZ: "drawn calls: any shapes, layouts, attributes and special numbers, or several defects",
     "documents": "where published sources contradict each other: with whom the server agrees",
