@@ -2,6 +2,10 @@ from npucall.operators.adaptive_avg_pool2d import adaptive_avg_pool2d as adaptiv
 from npucall.operators.adaptive_avg_pool2d_backward import adaptive_avg_pool2d_backward as adaptive_avg_pool2d_backward
 from npucall.operators.adaptive_avg_pool3d import adaptive_avg_pool3d as adaptive_avg_pool3d
 from npucall.operators.adaptive_avg_pool3d import adaptive_avg_pool3d_backward as adaptive_avg_pool3d_backward
+from npucall.operators.adaptive_max_pool import adaptive_max_pool2d as adaptive_max_pool2d
+from npucall.operators.adaptive_max_pool import adaptive_max_pool2d_backward as adaptive_max_pool2d_backward
+from npucall.operators.adaptive_max_pool import adaptive_max_pool3d as adaptive_max_pool3d
+from npucall.operators.adaptive_max_pool import adaptive_max_pool3d_backward as adaptive_max_pool3d_backward
 from npucall.operators.add import add as add
 from npucall.operators.add_layer_norm import add_layer_norm as add_layer_norm
 from npucall.operators.add_layer_norm_grad import add_layer_norm_grad as add_layer_norm_grad
@@ -104,6 +108,10 @@ from npucall.operators.max_pool2d_with_mask import max_pool2d_with_mask as max_p
 from npucall.operators.max_pool2d_with_mask_backward import max_pool2d_with_mask_backward as max_pool2d_with_mask_backward
 from npucall.operators.max_pool3d_with_argmax import max_pool3d_with_argmax as max_pool3d_with_argmax
 from npucall.operators.max_pool3d_with_argmax import max_pool3d_with_argmax_backward as max_pool3d_with_argmax_backward
+from npucall.operators.max_unpool import max_unpool2d as max_unpool2d
+from npucall.operators.max_unpool import max_unpool2d_backward as max_unpool2d_backward
+from npucall.operators.max_unpool import max_unpool3d as max_unpool3d
+from npucall.operators.max_unpool import max_unpool3d_backward as max_unpool3d_backward
 from npucall.operators.mean import mean as mean
 from npucall.operators.mish import mish as mish
 from npucall.operators.mish_backward import mish_backward as mish_backward

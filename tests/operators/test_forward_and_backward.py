@@ -315,6 +315,26 @@ CASES: dict[str, tuple[Case, ...]] = {
             shapes={"self": (1, 2, 4, 3)},
         ),
     ),
+    **{
+        f"aclnnAdaptiveMaxPool{axes}d": (
+            Case(
+                {"output_size": (2, 3, 1)[:axes]},
+                shapes={"self": (1, 3, 2, 4)[: axes + 1]},
+                renamed={"indices": "indices_out"},
+            ),
+        )
+        for axes in (2, 3)
+    },
+    **{
+        f"aclnnMaxUnpool{axes}d": (
+            Case(
+                {"output_size": (3,) * axes},
+                shapes={"self": (1, *(2,) * axes), "indices": (1, *(2,) * axes)},
+                draws={"indices": lambda _, shape: np.arange(np.prod(shape)).reshape(shape) * 2},
+            ),
+        )
+        for axes in (2, 3)
+    },
     "aclnnAdaptiveAvgPool3d": (Case({"output_size": (2, 3, 1)}, shapes={"self": (1, 3, 2, 4)}),),
     "aclnnAdaptiveAvgPool2d": (
         Case({"output_size": [(2, 3), (7, 2)]}, shapes={"self": (2, 4, 5)}),

@@ -135,6 +135,23 @@ def pool3d(*shape: int) -> list[Large]:
         Large("aclnnAdaptiveAvgPool3dBackward", {"grad_output": one, "self": shape}, {}),
         Large("aclnnMaxPool3dWithArgmax", {"self": shape}, apart),
         Large("aclnnMaxPool3dWithArgmaxBackward", {**shapes, "indices": pooled}, apart, dtypes),
+        *scattered(3, shape, pooled),
+    ]
+
+
+def scattered(axes: int, planes: Any, pooled: Any) -> list[Large]:
+    """Largest numbers of adaptive windows, put back where they stood."""
+    shapes = {"grad_output": pooled, "self": planes, "indices": pooled}
+    back = {"grad_output": planes, "self": pooled, "indices": pooled}
+    dtypes = {"grad_output": FLOAT, "self": FLOAT, "indices": INT64}
+    size = {"output_size": planes[-axes:]}
+    old = {**dtypes, "indices": INT32}
+    less = {name: value for name, value in back.items() if name != "grad_output"}
+    return [
+        Large(f"aclnnAdaptiveMaxPool{axes}d", {"self": planes}, {"output_size": pooled[-axes:]}),
+        Large(f"aclnnAdaptiveMaxPool{axes}dBackward", shapes, {}, old),
+        Large(f"aclnnMaxUnpool{axes}d", less, size, dtypes),
+        Large(f"aclnnMaxUnpool{axes}dBackward", back, size, dtypes),
     ]
 
 
@@ -152,6 +169,7 @@ def max_pool(*shape: int) -> list[Large]:
         ),
         Large("aclnnMaxPool2dWithIndices", {"self": shape}, windows),
         Large("aclnnMaxPool2dWithIndicesBackward", shapes, windows, dtypes),
+        *scattered(2, shape, pooled),
     ]
 
 

@@ -213,3 +213,37 @@ SIM_OPERATOR(aclnnMaxPool3dWithArgmaxBackward, const aclTensor *gradOutput, cons
              const aclTensor *indices, const aclIntArray *kernelSize, const aclIntArray *stride,
              const aclIntArray *padding, const aclIntArray *dilation, bool ceilMode,
              SIM_OUT aclTensor *gradInput);
+
+// aclnn_adaptive_max_pool2d.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnAdaptiveMaxPool2d, const aclTensor *self, const aclIntArray *outputSize,
+             SIM_OUT aclTensor *outputOut, SIM_OUT aclTensor *indicesOut);
+
+// aclnn_adaptive_max_pool3d.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnAdaptiveMaxPool3d, const aclTensor *self, const aclIntArray *outputSize,
+             SIM_OUT aclTensor *outputOut, SIM_OUT aclTensor *indicesOut);
+
+// aclnn_adaptive_max_pool2d_backward.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnAdaptiveMaxPool2dBackward, const aclTensor *gradOutput, const aclTensor *self,
+             const aclTensor *indices, SIM_OUT aclTensor *gradInput);
+
+// aclnn_adaptive_max_pool3d_backward.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnAdaptiveMaxPool3dBackward, const aclTensor *gradOutput, const aclTensor *self,
+             const aclTensor *indices, SIM_OUT aclTensor *gradInput);
+
+// aclnn_max_unpool2d.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnMaxUnpool2d, const aclTensor *self, const aclTensor *indices,
+             const aclIntArray *outputSize, SIM_OUT aclTensor *out);
+
+// aclnn_max_unpool3d.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnMaxUnpool3d, const aclTensor *self, const aclTensor *indices,
+             const aclIntArray *outputSize, const aclIntArray *stride, const aclIntArray *padding,
+             SIM_OUT aclTensor *outRef);
+
+// aclnn_max_unpool2d_backward.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnMaxUnpool2dBackward, const aclTensor *gradOutput, const aclTensor *self,
+             const aclTensor *indices, const aclIntArray *outputSize, SIM_OUT aclTensor *out);
+
+// aclnn_max_unpool3d_backward.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnMaxUnpool3dBackward, const aclTensor *gradOutput, const aclTensor *self,
+             const aclTensor *indices, const aclIntArray *outputSize, const aclIntArray *stride,
+             const aclIntArray *padding, SIM_OUT aclTensor *out);
