@@ -210,7 +210,7 @@ def stated(axes: int) -> Statement:
             *defects.shapes(output, (2, *room), (2, 3, *room)),
             *outside(base, math.prod(room)),
         ),
-        empty_spares=("index-", "no-"),
+        empty_spares=("index-", "no-", "gaps-"),
     )  # fmt: skip
 
 
@@ -273,7 +273,7 @@ def grad_stated(axes: int) -> Statement:
             *defects.shapes("grad_output", (2, 3, *room), (2, 2, *room[::-1])),
             *outside(base, math.prod(room)),
         ),
-        empty_spares=("index-", "no-"),
+        empty_spares=("index-", "no-", "gaps-"),
     )  # fmt: skip
 
 
