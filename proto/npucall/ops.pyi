@@ -77,11 +77,16 @@ from npucall.operators.index_fill import index_fill_tensor as index_fill_tensor
 from npucall.operators.index_select import index_select as index_select
 from npucall.operators.selu import inplace_celu as inplace_celu
 from npucall.operators.elu import inplace_elu as inplace_elu
+from npucall.operators.exp import inplace_exp as inplace_exp
 from npucall.operators.hardsigmoid import inplace_hardsigmoid as inplace_hardsigmoid
 from npucall.operators.hardswish import inplace_hardswish as inplace_hardswish
+from npucall.operators.hardtanh import inplace_hardtanh as inplace_hardtanh
 from npucall.operators.leaky_relu import inplace_leaky_relu as inplace_leaky_relu
+from npucall.operators.log import inplace_log as inplace_log
 from npucall.operators.mish import inplace_mish as inplace_mish
 from npucall.operators.selu import inplace_selu as inplace_selu
+from npucall.operators.sigmoid import inplace_sigmoid as inplace_sigmoid
+from npucall.operators.tanh import inplace_tanh as inplace_tanh
 from npucall.operators.threshold import inplace_threshold as inplace_threshold
 from npucall.operators.kl_div import kl_div as kl_div
 from npucall.operators.kl_div_backward import kl_div_backward as kl_div_backward
@@ -115,6 +120,7 @@ from npucall.operators.max_unpool import max_unpool3d_backward as max_unpool3d_b
 from npucall.operators.mean import mean as mean
 from npucall.operators.mish import mish as mish
 from npucall.operators.mish_backward import mish_backward as mish_backward
+from npucall.operators.matmul import mm as mm
 from npucall.operators.mse_loss import mse_loss as mse_loss
 from npucall.operators.mse_loss_backward import mse_loss_backward as mse_loss_backward
 from npucall.operators.mul import mul as mul

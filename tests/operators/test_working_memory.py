@@ -464,6 +464,7 @@ CASES = [
     Large(
         "aclnnBatchMatMul", {"self": (MANY // 64, 2, 3), "mat2": (1, 3, 4)}, {"cube_math_type": 0}
     ),
+    Large("aclnnMm", {"self": (MANY // 2, 2), "mat2": (2, 3)}, {"cube_math_type": 0}),
     *(
         Large("aclnnMatmul", {"self": (*lead, n, k), "mat2": (k, m)}, {"cube_math_type": 0})
         for lead, n, k, m in (

@@ -379,6 +379,19 @@ SIM_OPERATOR(aclnnPermute, const aclTensor *self, const aclIntArray *dims,
 
 // ---- In place ----
 
+// aclnn_exp.h; math; 8.1 9.x; no-workspace
+SIM_OPERATOR(aclnnInplaceExp, SIM_OUT aclTensor *selfRef);
+
+// aclnn_log.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnInplaceLog, SIM_OUT aclTensor *selfRef);
+
+// aclnn_tanh.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnInplaceTanh, SIM_OUT aclTensor *selfRef);
+
+// aclnn_hardtanh.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnInplaceHardtanh, SIM_OUT aclTensor *selfRef, const aclScalar *clipValueMin,
+             const aclScalar *clipValueMax);
+
 // aclnn_mish.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnInplaceMish, SIM_OUT aclTensor *selfRef);
 

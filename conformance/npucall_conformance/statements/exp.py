@@ -13,6 +13,7 @@ from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import capped, elementwise
+from npucall_conformance.stating.in_places import in_place
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import DTypes, In, Out, Setup, crossed
 from npucall_conformance.stating.tables import ARITHMETIC_EVERYWHERE, FRACTIONAL, everywhere
@@ -89,3 +90,5 @@ LOG = elementwise(
         *shared.of_rank_9(),
     ),
 )
+INPLACE_EXP = in_place(EXP)
+INPLACE_LOG = in_place(LOG)

@@ -28,6 +28,7 @@ from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import elementwise
+from npucall_conformance.stating.in_places import in_place
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Contradiction, Invalid, Out, Refusal, Setup
 from npucall_conformance.stating.promotion import dtype_of
@@ -147,3 +148,4 @@ cost=0,
         ),
     ),
 )  # fmt: skip
+INPLACE_HARDTANH = in_place(HARDTANH)

@@ -1,4 +1,4 @@
-"""aclnnMatmul and aclnnBatchMatMul [src:matmul]."""
+"""aclnnMatmul, aclnnMm and aclnnBatchMatMul [src:matmul]."""
 
 from __future__ import annotations
 
@@ -221,14 +221,39 @@ def many(base: Shape, _: Attributes) -> dict[str, Shape]:
     return {"self": base, "mat2": (base[0], base[-1], COLUMNS)}
 
 
-def three(name: str, *found: Shape) -> tuple[Invalid, ...]:
-    """Another number of dimensions than three."""
+def ranks(name: str, *found: Shape) -> tuple[Invalid, ...]:
+    """Another number of dimensions."""
     return tuple(
         Invalid(f"rank-{len(each)}-{name}", {name: {"shape": each}}, (name,), ShapeError,
                 block="rank")
         for each in found
     )  # fmt: skip
 
+
+OF_FACTORS = tuple(row for row in MATMUL.invalid if row.block == "invalid" and not _of_shapes(row))
+MM = replace(
+    MATMUL,
+    operator="aclnnMm",
+    npu="torch_npu calls it for mm, with what the suite does not know",
+    torch=lambda k, torch: torch.mm(k["self"], k["mat2"]),
+    base_shapes=((3, 4), (1, 17), (5, 1)),
+    layout_shape=(3, 4),
+    rank_shapes=((2, 1),),
+    empty_shapes=((0, 3), (3, 0)),
+    large=(of((50_021, 2), (2, 3), "many-rows"), of((13, 8_009), (8_009, 11), "long-rows")),
+    broadcast=(of((2, 300), (300, 3), "long-sums"),),
+    empty=(of((2, 0), (0, 3), "no-inner"),),
+    written=(),
+    invalid=(
+        *defects.nulls("out", *PAIR),
+        *OF_FACTORS[3:],
+        *ranks("mat2", (4,), (2, 4, 5)),
+        *ranks("self", (4,), (2, 3, 4)),
+        *defects.shapes("mat2", (5, 5), blames=PAIR),
+        *defects.shapes("self", (3, 5), blames=PAIR),
+        *defects.shapes("out", (5, 3), (1, 3, 5)),
+    ),
+)
 
 BATCH_MAT_MUL = replace(
     MATMUL,
@@ -262,10 +287,10 @@ BATCH_MAT_MUL = replace(
     halfway=(),
     written=(),
     invalid=(
-        *(row for row in MATMUL.invalid if row.block == "invalid" and not _of_shapes(row)),
-        *three("self", (3, 4), (1, 2, 3, 4)),
-        *three("mat2", (4, 5), (1, 2, 4, 5)),
-        *three("out", (3, 5), (1, 2, 3, 5)),
+        *OF_FACTORS,
+        *ranks("self", (3, 4), (1, 2, 3, 4)),
+        *ranks("mat2", (4, 5), (1, 2, 4, 5)),
+        *ranks("out", (3, 5), (1, 2, 3, 5)),
         *defects.shapes("self", (2, 3, 5), blames=PAIR),
         *defects.shapes("mat2", (2, 5, 5), blames=PAIR),
         *defects.shapes("mat2", (3, 4, 5), blames=PAIR),

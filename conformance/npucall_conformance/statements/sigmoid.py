@@ -27,6 +27,7 @@ from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import elementwise
+from npucall_conformance.stating.in_places import in_place
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import (
     PAIRS_OF_FLOATS,
@@ -99,3 +100,4 @@ SIGMOID = elementwise(
         ),
     ),
 )  # fmt: skip
+INPLACE_SIGMOID = in_place(SIGMOID)

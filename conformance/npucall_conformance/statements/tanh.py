@@ -14,6 +14,7 @@ from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import elementwise
+from npucall_conformance.stating.in_places import in_place
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import PAIRS_OF_FLOATS, Invalid, Out
 from npucall_conformance.stating.tables import INTEGERS, everywhere
@@ -70,3 +71,4 @@ TANH = elementwise(
         *shared.shapes_of("self"),
     ),
 )  # fmt: skip
+INPLACE_TANH = in_place(TANH)

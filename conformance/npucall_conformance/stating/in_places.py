@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from npucall.dtypes import DType
 from npucall_conformance.stating.arguments import Arguments, Terms
-from npucall_conformance.stating.parts import Invalid, Setup
+from npucall_conformance.stating.parts import Invalid, Out, Setup
 from npucall_conformance.stating.statement import Statement
 
 _SELF, _OUT, _TWIN = "self", "out", "self_ref"
@@ -20,7 +21,7 @@ def in_place(statement: Statement) -> Statement:
     kernel = statement.kernel
     torch, cost = statement.torch, statement.cost
     setups: dict[str, Any] = {
-        name: tuple(filter(None, map(_setup, getattr(statement, name))))
+        name: tuple(filter(None, map(_setup, filter(_holds(result), getattr(statement, name)))))
         for name in ("mixed", "edges", "empty", "reductions", "halfway", "large", "broadcast")
     }
     return replace(
@@ -58,6 +59,16 @@ def _terms(answer: Any) -> Terms:
     return found
 
 
+def _holds(result: Out) -> Callable[[Setup], bool]:
+    """Whether ``self`` can hold the result: not where that of integers is a float."""
+
+    def holds(setup: Setup) -> bool:
+        own = setup.dtypes.get(_SELF)
+        return own is None or result.dtype_in({_OUT: own, **setup.dtypes}) is own
+
+    return holds
+
+
 def _setup(setup: Setup) -> Setup | None:
     """None of one that is about an output of its own."""
     if _OUT in {*setup.dtypes, *setup.shapes}:
@@ -73,10 +84,14 @@ def _renamed(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def _row(row: Invalid, statement: Statement) -> Invalid | None:
     """None of a defect that is one beside an output of its own."""
+    dtype = _not_held(row, statement)
+    if dtype is not None:
+        return replace(row, changes={_TWIN: {"dtype": dtype}}, blames=(_TWIN,))
     own = row.changes.get(_SELF)
     own = own if isinstance(own, Mapping) else {}
     taken = (statement.takes.get(each, ()) for each in row.products or statement.takes)
-    fits = "format" in own or ("shape" in own and row.block != "rank")
+    fits = "format" in own and _OUT not in row.changes
+    fits = fits or ("shape" in own and row.block != "rank")
     fits = fits or any(own.get("dtype") in dtypes for dtypes in taken)
     if fits or (_OUT in row.changes and _SELF not in row.changes) or row.blames == (_OUT,):
         return None
@@ -86,3 +101,12 @@ def _row(row: Invalid, statement: Statement) -> Invalid | None:
     if base is None:
         return None
     return replace(row, changes=_renamed(changes), blames=blames, base=base)
+
+
+def _not_held(row: Invalid, statement: Statement) -> DType | None:
+    """The dtype of an output that ``self`` cannot have either: results of it have another one."""
+    changed = row.changes.get(_OUT)
+    dtype = changed.get("dtype") if isinstance(changed, Mapping) and len(row.changes) == 1 else None
+    if dtype is None or _holds(statement.outputs[0])(Setup(dtypes={_SELF: dtype})):
+        return None
+    return dtype

@@ -24,7 +24,10 @@ from npucall.errors import NpucallError
 _BOTH = ("self", "out")
 _TWIN = "self_ref"
 _NAMES = re.compile(r"\b(self|out)\b")
-_SAYS_NOTHING = re.compile(rf"\w+ of {_TWIN} is that of {_TWIN}|{_TWIN} can be cast to .* {_TWIN}")
+_SAYS_NOTHING = re.compile(
+    rf"\w+ of {_TWIN} is that of {_TWIN}|{_TWIN}: the dtype of {_TWIN}"
+    rf"|{_TWIN} can be cast to .* {_TWIN}"
+)
 """Of rules that compare ``self`` with ``out``."""
 
 

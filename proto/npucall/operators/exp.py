@@ -3,6 +3,7 @@
 import numpy as np
 
 from npucall.declare import Facts, Input, Output, elementwise, operator, rules
+from npucall.declare.twins import in_place
 from npucall.dtypes import (
     BOOL,
     COMPLEX64,
@@ -56,3 +57,6 @@ def exp(facts: Facts, self: Array) -> AnyArray:
     As in torch, except that torch takes every integer dtype.
     """
     return np.exp(self, out=facts.out)
+
+
+inplace_exp = in_place(exp)

@@ -18,6 +18,7 @@ from npucall.declare import (
     rules,
 )
 from npucall.declare.draft import Draft
+from npucall.declare.twins import in_place
 from npucall.dtypes import (
     DOUBLE,
     FLOATS,
@@ -113,3 +114,6 @@ def hardtanh(facts: Facts, self: Array, clip_value_min: float, clip_value_max: f
     As in torch, except that torch accepts ends in the wrong order.
     """
     return np.clip(self, clip_value_min, clip_value_max, out=facts.out)
+
+
+inplace_hardtanh = in_place(hardtanh)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from npucall.declare import Facts, Input, Output, Sample, elementwise, operator, rules
+from npucall.declare.twins import in_place
 from npucall.dtypes import AnyArray, Array
 from npucall.errors import DTypeError
 from npucall.operators import _arithmetic as shared
@@ -55,3 +56,6 @@ def log(facts: Facts, self: Array) -> AnyArray:
     As in torch.
     """
     return np.log(self, out=facts.out)
+
+
+inplace_log = in_place(log)

@@ -105,6 +105,13 @@ FACTORS = (
         "for FLOAT on Ascend910 and Ascend310P",
     ),
 )
+OF_BATCHES = rules.requires(
+    "leading dimensions that broadcast",
+    *PAIR,
+    holds=lambda draft: batch_of(draft) is not None,
+    found=lambda draft: " and ".join(str(draft.shape(name)) for name in PAIR),
+)
+PUBLIC = rules.public_format("self", "out")
 FITTING = (
     rules.requires(
         "rows of self as long as the columns of mat2",
@@ -112,15 +119,10 @@ FITTING = (
         holds=inner_fits,
         found=lambda draft: " and ".join(str(draft.shape(name)) for name in PAIR),
     ),
-    rules.requires(
-        "leading dimensions that broadcast",
-        *PAIR,
-        holds=lambda draft: batch_of(draft) is not None,
-        found=lambda draft: " and ".join(str(draft.shape(name)) for name in PAIR),
-    ),
+    OF_BATCHES,
     rules.shape_of("self and mat2", into="product", make=product_shape),
     rules.same_shape("out", "product", "that of the product"),
-    rules.public_format("self", "out"),
+    PUBLIC,
     rules.fill_if_empty(*PAIR, fill=lambda _: 0.0, meaning="0"),
 )
 COMMON: dict[str, Any] = {
@@ -167,6 +169,39 @@ def matmul(facts: Facts, self: Array, mat2: Array, cube_math_type: int = KEEP) -
     ``cube_math_type`` 2 rounds FLOAT to FLOAT16 first, and so does 1 on Ascend910 and Ascend310P,
     which refuse FLOAT with 0 and 3. On other products the reference always computes FLOAT in
     float32; devices may then round to HF32, with an error of 2^-10.
+
+    With 0, as in torch, which has no mixed dtypes.
+    """
+    del cube_math_type
+    return multiplied(facts, self, mat2)
+
+
+@operator(
+    "aclnnMm",
+    Input("self", "the first factor, (N, K)"),
+    Input("mat2", "the second factor, (K, M)", c_name="mat2"),
+    Output("out", "the product, (N, M)", shape="product", dtype="promotion"),
+    CUBE,
+    checks=(
+        rules.present("out", *PAIR),
+        *FACTORS[1:],
+        rules.rank_is("mat2", 2),
+        rules.rank_is("self", 2),
+        *(rule for rule in FITTING if rule not in (OF_BATCHES, PUBLIC)),
+    ),
+    sample=Sample(shapes={"mat2": (3, 4)}, attributes={"cube_math_type": ALLOW_LOWER}),
+    torch="mm",
+    source="ops-nn matmul/mat_mul_v3: page aclnnMm, order of checks in its source",
+    **COMMON,
+)
+def mm(facts: Facts, self: Array, mat2: Array, cube_math_type: int = KEEP) -> AnyArray:
+    """Product of the matrices ``self`` and ``mat2``.
+
+    ::
+
+        out[i, j] = sum over k of  self[i, k] * mat2[k, j]
+
+    All tensors have two dimensions. All else is as in ``aclnnMatmul``.
 
     With 0, as in torch, which has no mixed dtypes.
     """

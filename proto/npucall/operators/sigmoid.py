@@ -6,6 +6,7 @@ import numpy as np
 
 from npucall.declare import Facts, Input, Output, Sample, elementwise, operator, rules
 from npucall.declare.draft import Draft
+from npucall.declare.twins import in_place
 from npucall.dtypes import (
     BF16,
     BOOL,
@@ -95,3 +96,6 @@ def _of_complex(x: AnyArray) -> AnyArray:
     negative = x.real < 0
     power = np.exp(np.where(negative, x, -x))
     return np.where(negative, power, 1) / (1 + power)
+
+
+inplace_sigmoid = in_place(sigmoid)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from npucall.declare import Facts, Input, Output, Sample, elementwise, operator, rules
+from npucall.declare.twins import in_place
 from npucall.dtypes import (
     BOOL,
     FLOATS,
@@ -60,3 +61,6 @@ def tanh(facts: Facts, self: Array) -> AnyArray:
     A2 cut ``self`` at 8.8, where the result is 1 within a unit in the last place.
     """
     return np.tanh(self, out=facts.out)
+
+
+inplace_tanh = in_place(tanh)
