@@ -34,8 +34,9 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def _run(item: pytest.Item) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-m", "", "-p", "no:randomly",
                "-p", "no:cacheprovider", "--no-header", item.nodeid]  # fmt: skip
+    own = {_INSIDE: "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # what takes long to load
     done = subprocess.run(
-        command, cwd=item.config.rootpath, env={**os.environ, _INSIDE: "1"},
+        command, cwd=item.config.rootpath, env={**os.environ, **own},
         check=False, capture_output=True, text=True,
     )  # fmt: skip
     if done.returncode:

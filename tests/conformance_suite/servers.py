@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PARTS = pytest.mark.parametrize(
     "part",
     [
-        pytest.param(slice(5, None, 24), id="few"),
+        pytest.param(slice(5, None, 48), id="few"),
         pytest.param(slice(1, None, 6), id="more", marks=pytest.mark.more),
         pytest.param(slice(None), id="all", marks=pytest.mark.long),
     ],

@@ -107,7 +107,7 @@ def default(title: str, name: str) -> Fault:
     return at(".declare.draft", title.removeprefix("aclnn"), "defaults", old, new, quick=quick)
 
 
-@each(("title", "name"), DEFAULTS[::8])
+@each(("title", "name"), DEFAULTS[::24])
 def test_another_default_is_reported(title: str, name: str) -> None:
     assert reporting(default(title, name), {"defaults"}) == {"defaults"}
 

@@ -175,7 +175,13 @@ def test_a_call_made_while_no_server_is_there_is_answered_by_the_next_one() -> N
 
 
 @LINUX
-@pytest.mark.parametrize("ends", [1, pytest.param(ENDS, marks=pytest.mark.long, id="long")])
+@pytest.mark.parametrize(
+    "ends",
+    [
+        pytest.param(1, marks=pytest.mark.more),
+        pytest.param(ENDS, marks=pytest.mark.long, id="long"),
+    ],
+)
 def test_servers_end_under_callers_of_every_kind_and_no_call_is_lost(
     tmp_path: Path, ends: int
 ) -> None:

@@ -71,6 +71,7 @@ def outcome_of(folder: Path, *options: str, **environment: str) -> tuple[int, st
     return said.returncode, said.stdout
 
 
+@pytest.mark.more
 def test_a_users_tests_share_a_server_that_starts_for_them_with_their_flags(project: Path) -> None:
     """An empty variable names no target."""
     (project / "conftest.py").write_text(CONFTEST + FLAGS)

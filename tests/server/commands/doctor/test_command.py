@@ -184,6 +184,7 @@ def test_a_toolkit_without_operators_is_a_fault_and_not_the_end(
     assert {"libraries", "device", "trial"} <= {each["section"] for each in findings}
 
 
+@pytest.mark.more
 def test_the_command_ends_with_69_where_no_npu_is() -> None:
     environment = {name: v for name, v in os.environ.items() if not name.startswith("ASCEND_")}
     done = subprocess.run(

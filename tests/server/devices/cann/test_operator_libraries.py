@@ -196,6 +196,7 @@ def told(homes: str, loader: Path | None) -> list[list[object]]:
     return answer
 
 
+@pytest.mark.more
 def test_the_libraries_are_searched_in_cann_s_order(tmp_path: Path) -> None:
     """The loader finds all but the split ones, else they are opened in the toolkit."""
     lib64 = tmp_path / "lib64"  # the first operator is in each, the last in the last one alone
