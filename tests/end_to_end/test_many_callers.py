@@ -18,7 +18,7 @@ from .test_every_path import Case, bits, expected, quick, run
 @pytest.fixture(scope="module")
 def calls() -> list[tuple[Case, Any]]:
     """With the bits of each in this process."""
-    return [(case, bits(expected(case))) for case in quick() if len(case.inputs) < 5] * 4
+    return [(case, bits(expected(case))) for case in quick() if len(case.inputs) < 5] * 2
 
 
 def check_in_16_threads(calls: list[tuple[Case, Any]], *clients: Client) -> None:

@@ -62,6 +62,7 @@ def other_target(kind: str, folder: Path) -> Iterator[tuple[str, ...]]:
             yield *(["--shared"] if kind == "shared" else []), "--target", server.target
 
 
+@pytest.mark.more
 def test_every_operator_gives_the_bytes_of_the_reference(
     sampled: tuple[Path, list[str]], run_here: Run
 ) -> None:
@@ -204,7 +205,9 @@ def kill_one(folder: Path, number: int, *program: str | Path) -> None:
     assert process.returncode == (128 + 9 if number % 2 else -9)
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(500, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "count", [pytest.param(2, marks=pytest.mark.more), pytest.param(500, marks=pytest.mark.long)]
+)
 def test_nothing_is_left_of_what_is_killed(probe: Path, tmp_path: Path, count: int) -> None:
     for number in range(count):
         program = ("--", probe) if number % 20 != 10 else ("--compile", HERE / "probe.cpp", "--")

@@ -11,6 +11,7 @@ from tests.client.pool.heard import until
 import npucall_client
 from npucall.errors import TooLargeError
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client.sessions import release
 from npucall_client.sessions.session_link import SessionLink
 
 if TYPE_CHECKING:
@@ -89,12 +90,13 @@ def test_a_program_is_one_call(server: Served, client: Client) -> None:
 def test_collected_remotes_are_released_in_one_call_by_the_next_release_or_when_idle(
     server: Served, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(release, "_MANY_BYTES", 8 << 20)
     with client.session() as session:
         remotes = [session.put(X) for _ in range(100)]
         remotes.clear()
         session.release([session.put(X), session.put(X)])
         assert len(calls(server, "Release", 1)) == 1
-        for _ in range(80):
+        for _ in range(10):
             session.put(np.zeros(1 << 20, np.uint8))  # so many bytes do not wait
         assert len(calls(server, "Release", 2)) == 2
     monkeypatch.setattr(SessionLink, "_pause", lambda _: 0.05)

@@ -43,7 +43,8 @@ def test_an_output_is_computed_into_the_memory_that_is_given_for_it_or_into_new_
 def test_a_call_of_one_block_has_the_bits_of_one_that_is_computed_in_blocks() -> None:
     """Which it is where memory is given for its output, or where inputs are not aligned."""
     whole = 0
-    for operator, dtype, form in itertools.product(CATALOGUE, FLOATS, Form):
+    ways = [(dtype, Form.ORDINARY) for dtype in FLOATS] + [(FLOATS[0], form) for form in Form]
+    for operator, (dtype, form) in itertools.product(CATALOGUE, ways):
         try:
             call = sample(operator, A2, CATALOGUE, dtype, form)
         except NpucallError:
