@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
@@ -27,6 +27,8 @@ from npucall.tensors import Shape
 
 _SHORT = 32
 """Numbers that are added in the formula's dtype; longer ranges are added in float64."""
+_PLANS = 4
+"""Of a call that are kept: most blocks are of whole planes, and add up the same."""
 
 
 class Ranges(NamedTuple):
@@ -116,12 +118,16 @@ def average(facts: Facts, planes: Array, name: str, axes: Axes) -> AnyArray:
     shape = (*planes.shape[:before], *(axis.count for axis in axes))
     out = facts.output(name, shape)
 
-    def compute(block: tuple[slice, ...]) -> None:
-        cells = block[before:]
+    @lru_cache(_PLANS)
+    def planned(*bounds: tuple[int, int]) -> tuple[Sequence[_Part], AnyArray]:
+        cells = [slice(*each) for each in bounds]
         ranges = [axis.windows(_places(piece)) for axis, piece in zip(axes, cells, strict=True)]
-        total = _total(facts, planes, block[:before], ranges, None)
-        total /= _divisors(axes, cells, total.dtype)
-        out[block] = total.reshape([piece.stop - piece.start for piece in block])
+        return _parts(ranges), _divisors(axes, cells)
+
+    def compute(block: tuple[slice, ...]) -> None:
+        parts, divisors = planned(*_bounds(block[before:]))
+        total = _total(facts, planes, block[:before], parts)
+        _write(out, block, total / divisors.astype(total.dtype))
 
     facts.each(cut(shape, _limit(axes, shape[before:], planes.shape[before:])), compute)
     return out
@@ -133,14 +139,30 @@ def average_back(facts: Facts, gradient: Array, name: str, axes: Axes) -> AnyArr
     shape = (*gradient.shape[:before], *(axis.size for axis in axes))
     out = facts.output(name, shape)
 
-    def compute(block: tuple[slice, ...]) -> None:
-        cells = block[before:]
+    @lru_cache(_PLANS)
+    def planned(*bounds: tuple[int, int]) -> Sequence[_Part]:
+        cells = [slice(*each) for each in bounds]
         ranges = [axis.numbers(_places(piece)) for axis, piece in zip(axes, cells, strict=True)]
-        total = _total(facts, gradient, block[:before], ranges, axes)
-        out[block] = total.reshape([piece.stop - piece.start for piece in block])
+        return _parts(ranges, axes)
+
+    def compute(block: tuple[slice, ...]) -> None:
+        parts = planned(*_bounds(block[before:]))
+        _write(out, block, _total(facts, gradient, block[:before], parts))
 
     facts.each(cut(shape, _limit(axes, shape[before:], gradient.shape[before:])), compute)
     return out
+
+
+def _bounds(cells: Sequence[slice]) -> Sequence[tuple[int, int]]:
+    return [(piece.start, piece.stop) for piece in cells]
+
+
+def _write(out: AnyArray, block: tuple[slice, ...], found: AnyArray) -> None:
+    """Writes what was found for a block; along axes of extent 1 it is the same everywhere."""
+    shape = tuple(piece.stop - piece.start for piece in block)
+    cells = found.shape[1:]
+    found = found.reshape(*shape[: len(shape) - len(cells)], *cells)
+    out[block] = np.broadcast_to(found, shape)
 
 
 def _places(piece: slice) -> AnyArray:
@@ -161,54 +183,104 @@ def _limit(axes: Axes, results: Shape, sources: Shape) -> int:
     return BLOCK // prod(whole) * prod(results)
 
 
-def _total(
-    facts: Facts,
-    source: Array,
-    lead: tuple[slice, ...],
-    ranges: Sequence[Ranges],
-    before: Axes | None,
-) -> AnyArray:
-    """Sums over ranges of planes, or of these divided ``before``; in parts that fit a block."""
+class _Sums(NamedTuple):
+    """How sums over ranges of an axis are taken: range by range, or number by number."""
+
+    places: int
+    longest: int
+    only: slice | None
+    """The number that each range is."""
+    ranges: Sequence[slice]
+    """If there are few of them."""
+    steps: Sequence[tuple[Any, Any]]
+    """Where numbers are added, and which."""
+
+
+class _Part(NamedTuple):
+    """Some cells, of which as many are read as fit a block."""
+
+    cells: Sequence[slice]
+    divisors: AnyArray | None
+    sums: Sequence[_Sums]
+
+
+def _parts(ranges: Sequence[Ranges], before: Axes | None = None) -> Sequence[_Part]:
+    """What sums over these ranges add up, and by what they divide it ``before``."""
     reads = [each.reads() for each in ranges]
-    found = []
+    parts = []
     for part in cut(tuple(read.stop - read.start for read in reads), BLOCK):
         cells = [
             slice(read.start + piece.start, read.start + piece.stop)
             for read, piece in zip(reads, part, strict=True)
         ]
+        sums = [_summing(each.within(cell)) for each, cell in zip(ranges, cells, strict=True)]
+        parts.append(_Part(cells, None if before is None else _divisors(before, cells), sums))
+    nothing = slice(0, 0)
+    sums = [_summing(each.within(nothing)) for each in ranges]
+    return parts or [_Part([nothing for _ in ranges], None, sums)]
+
+
+def _summing(ranges: Ranges) -> _Sums:
+    starts, stops = ranges
+    count, longest = len(starts), int((stops - starts).max())
+    if longest == 1 and (starts == starts[0]).all() and (stops == stops[0]).all():
+        return _Sums(count, longest, slice(int(starts[0]), int(stops[0])), (), ())
+    if longest > count:
+        return _Sums(count, longest, None, [slice(*each) for each in zip(*ranges, strict=True)], ())
+    steps = []
+    for step in range(longest):
+        (there,) = np.nonzero(starts + step < stops)
+        steps.append((_run(there), _run(starts[there] + step)))
+    return _Sums(count, longest, None, (), steps)
+
+
+def _total(
+    facts: Facts, source: Array, lead: tuple[slice, ...], parts: Sequence[_Part]
+) -> AnyArray:
+    """Sums over ranges of planes, or of these divided before. Of extent 1 where all are equal."""
+    found, planes = [], prod(piece.stop - piece.start for piece in lead)
+    for cells, divisors, sums in parts:
         numbers = facts.read(source, (*lead, *cells))
-        numbers = numbers.reshape(-1, *numbers.shape[-len(cells) :])
-        if before is not None:
-            numbers = numbers / _divisors(before, cells, numbers.dtype)
-        for axis, (each, cell) in enumerate(zip(ranges, cells, strict=True), 1):
-            numbers = _sums(numbers, each.within(cell), axis)
-        found.append(numbers)
-    if not found:
-        counts = [piece.stop - piece.start for piece in lead]
-        return np.zeros((*counts, *(len(each.starts) for each in ranges)))
+        numbers = numbers.reshape(planes, *numbers.shape[-len(cells) :])
+        if divisors is not None:
+            numbers = numbers / divisors.astype(numbers.dtype)
+        found.append(_all_summed(numbers, sums))
     total: AnyArray = reduce(np.add, found)
     return total
 
 
-def _divisors(axes: Axes, cells: Sequence[slice], dtype: Any) -> AnyArray:
+def _divisors(axes: Axes, cells: Sequence[slice]) -> AnyArray:
     of_axes = [axis.divisors(_places(piece)) for axis, piece in zip(axes, cells, strict=True)]
-    found: AnyArray = reduce(np.multiply.outer, of_axes).astype(dtype)
+    found: AnyArray = reduce(np.multiply.outer, of_axes)
     return found
 
 
-def _sums(block: AnyArray, ranges: Ranges, axis: int) -> AnyArray:
-    """Sums over ranges of an axis: range by range, or number by number."""
-    shape = (*block.shape[:axis], len(ranges.starts), *block.shape[axis + 1 :])
-    longest = int((ranges.stops - ranges.starts).max())
+def _dtype(block: AnyArray, longest: int) -> Any:
+    return block.dtype if longest <= _SHORT else np.float64
+
+
+def _all_summed(block: AnyArray, sums: Sequence[_Sums]) -> AnyArray:
+    """Sums along one axis after the other; at once where each has one range, which is all of it."""
+    planes, *extents = block.shape
+    if all(each.ranges == [slice(0, n)] for each, n in zip(sums, extents, strict=True)):
+        whole = block.reshape(planes, -1).sum(1, _dtype(block, max(extents)))
+        return whole.reshape(planes, *(1 for _ in extents))
+    for axis, each in enumerate(sums, 1):
+        block = _summed(block, each, axis)
+    return block
+
+
+def _summed(block: AnyArray, sums: _Sums, axis: int) -> AnyArray:
+    """Sums over ranges of an axis."""
     lead: tuple[Any, ...] = (slice(None),) * axis
-    total = np.zeros(shape, block.dtype if longest <= _SHORT else np.float64)
-    if longest > len(ranges.starts):
-        for number, (start, stop) in enumerate(zip(*ranges, strict=True)):
-            block[(*lead, slice(start, stop))].sum(axis, total.dtype, total[(*lead, number)])
-    else:
-        for step in range(longest):
-            (there,) = np.nonzero(ranges.starts + step < ranges.stops)
-            total[(*lead, _run(there))] += block[(*lead, _run(ranges.starts[there] + step))]
+    if sums.only is not None:
+        return block[(*lead, sums.only)] + 0
+    shape = (*block.shape[:axis], sums.places, *block.shape[axis + 1 :])
+    total = np.zeros(shape, _dtype(block, sums.longest))
+    for number, part in enumerate(sums.ranges):
+        block[(*lead, part)].sum(axis, total.dtype, total[(*lead, number)])
+    for to, of in sums.steps:
+        total[(*lead, to)] += block[(*lead, of)]
     return total
 
 

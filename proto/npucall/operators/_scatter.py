@@ -20,10 +20,13 @@ from npucall.declare import Facts
 from npucall.declare.cuts import BLOCK, cut
 from npucall.dtypes import AnyArray
 
-_FEW = 8
-"""Rows of one index that are added one by one; more are summed together first."""
+_FEW = 16
+"""Rows of one index that are added in turns with those of others; more are summed together first.
+"""
 _EXACT = 64
 """From so many rows of one index on sums are taken in float64."""
+_SHORT = 1 << 16
+"""Target rows whose numbers are sorted faster as shorter integers."""
 HELD = 40
 """Bytes that are held for each index."""
 OF_TARGET = 16
@@ -35,17 +38,15 @@ class Sorted:
     """Numbers of rows in the order of their indices, and where each target row begins."""
 
     order: AnyArray
-    indices: AnyArray
-    """Sorted."""
     starts: AnyArray
     """For each target row, and one more at the end."""
 
     @classmethod
     def of(cls, indices: AnyArray, targets: int) -> Sorted:
         """Of one-dimensional indices, all of which are target rows."""
-        order = np.argsort(indices, kind="stable")
-        found = indices[order]
-        return cls(order, found, np.searchsorted(found, np.arange(targets + 1)))
+        keys = indices.astype(np.uint16) if targets <= _SHORT else indices
+        order = np.argsort(keys, kind="stable")
+        return cls(order, np.searchsorted(indices[order], np.arange(targets + 1)))
 
     def counts(self, rows: slice) -> AnyArray:
         """How many rows are added to each of some target rows."""
@@ -59,14 +60,28 @@ class Sorted:
         return self.added(np.zeros((rows.stop - rows.start, width), dtype), read, rows)
 
     def added(self, start: AnyArray, read: Callable[[AnyArray], AnyArray], rows: slice) -> AnyArray:
-        """The same, and what the target rows have already."""
-        exact = start.dtype == np.float32 and self.counts(rows).max(initial=0) >= _EXACT
-        total = start.astype(np.float64 if exact else start.dtype)
+        """The same, and what the target rows have already.
+
+        Those that get most rows come first: so each turn adds a row to all of a range.
+        """
+        counts = self.counts(rows)
+        exact = start.dtype == np.float32 and counts.max(initial=0) >= _EXACT
+        turns = _FEW + 1 - np.minimum(counts, _FEW + 1)
+        ranks = np.argsort(turns.astype(np.uint8), kind="stable")
+        counts, begins = counts[ranks], self.starts[rows][ranks]
+        sums = start[ranks].astype(np.float64 if exact else start.dtype, copy=False)
+        many = np.count_nonzero(counts > _FEW)
         step = max(BLOCK // max(start.shape[1], 1), 1)
-        first, last = (int(self.starts[at]) for at in (rows.start, rows.stop))
-        for begin in range(first, last, step):
-            places = slice(begin, min(begin + step, last))
-            _add(total, self.indices[places] - rows.start, read(self.order[places]))
+        for target, begin, count in zip(range(many), begins, counts, strict=False):
+            for first in range(begin, begin + count, step):
+                some = self.order[first : min(first + step, begin + count)]
+                sums[target] += np.add.reduce(read(some), 0, sums.dtype)
+        for turn in range(_FEW):
+            last = np.count_nonzero(counts > turn)
+            if last > many:
+                sums[many:last] += read(self.order[begins[many:last] + turn])
+        total = np.empty_like(sums)
+        total[ranks] = sums
         return total
 
 
@@ -75,15 +90,3 @@ def each_target(
 ) -> None:
     """Computes blocks of target rows; of wide rows pieces of their columns."""
     facts.each(cut((targets, width), BLOCK), lambda block: compute(*block))
-
-
-def _add(total: AnyArray, targets: AnyArray, rows: AnyArray) -> None:
-    """Adds rows to those that sorted targets name."""
-    begins = np.flatnonzero(np.r_[True, targets[1:] != targets[:-1]])
-    lengths = np.diff(np.r_[begins, len(targets)])
-    for turn in range(min(int(lengths.max()), _FEW)):
-        here = begins[(lengths > turn) & (lengths <= _FEW)] + turn
-        total[targets[here]] += rows[here]
-    for begin in np.flatnonzero(lengths > _FEW):
-        piece = rows[begins[begin] : begins[begin] + lengths[begin]]
-        total[targets[begins[begin]]] += np.add.reduce(piece, 0, total.dtype)
