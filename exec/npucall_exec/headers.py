@@ -23,6 +23,7 @@ _HEADER_OF = {
     "aclnnAvgPool2dBackward": "avgpool2d_backward",
     "aclnnAvgPool3d": "avgpool3d",
     "aclnnAvgPool3dBackward": "avgpool3d_backward",
+    "aclnnBatchNormReduceBackward": "batch_norm_backward_reduce",
     "aclnnBatchMatMul": "batch_matmul",
     "aclnnLogSigmoid": "logsigmoid",
     "aclnnLogSigmoidBackward": "logsigmoid_backward",

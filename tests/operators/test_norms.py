@@ -12,8 +12,13 @@ from npucall.operators.layer_norm import layer_norm
 from npucall.operators.layer_norm_backward import layer_norm_backward
 from npucall.operators.rms_norm import rms_norm
 from npucall.operators.rms_norm_grad import rms_norm_grad
+from npucall.operators.sync_batch_norm import batch_norm_elemt, batch_norm_gather_stats_with_counts
+from npucall.operators.sync_batch_norm_backward import (
+    batch_norm_elemt_backward,
+    batch_norm_reduce_backward,
+)
 
-from .calls import LOCAL
+from .calls import LOCAL, numbers
 
 X = np.array([[1.0, 2, 4], [0, -1, 3]])
 WEIGHT = np.array([1, 2, 0.5])
@@ -74,6 +79,39 @@ def test_running_statistics_are_updated_with_the_unbiased_variance() -> None:
     assert (kept.save_mean, kept.running_var.tolist()) == (None, [1, 1])
     nothing = LOCAL.run(batch_norm, np.zeros((0, 2), np.float32), None, None, *running)
     assert nothing.running_var.tolist() == [1, 1]
+
+
+def test_two_processes_normalise_as_one_does_and_so_do_their_gradients() -> None:
+    items, upstream = numbers((5, 2, 3), (5, 2, 3))
+    w, b, running = np.array([2.0, 0.5]), np.array([1.0, -1]), (np.zeros(2), np.ones(2))
+    *whole, var = compute(batch_norm, items, w, b, *running, training=True)
+    parts = [(items[:2], upstream[:2]), (items[2:], upstream[2:])]
+    means, deviations = (
+        np.array([f(x, (0, 2)) for x, _ in parts])
+        for f in (np.mean, lambda *x: 1 / np.sqrt(np.var(*x) + 1e-5))
+    )
+    counts = np.array([6.0, 9.0])
+    found = compute(
+        batch_norm_gather_stats_with_counts, items, means, deviations, *running, counts=counts
+    )
+    mean, invstd = found[2:]
+    for mine, one in zip(found, (*whole[:2], whole[3], 1 / np.sqrt(var + 1e-5)), strict=True):
+        np.testing.assert_allclose(mine, one, rtol=1e-12)
+    forms = [compute(batch_norm_elemt, x, w, b, mean=mean, invstd=invstd) for x, _ in parts]
+    np.testing.assert_allclose(np.concatenate(forms), whole[2], rtol=1e-9, atol=1e-12)
+    sums = [compute(batch_norm_reduce_backward, g, x, mean, invstd) for x, g in parts]
+    total = dict(zip(("sum_dy", "sum_dy_xmu"), np.sum([each[:2] for each in sums], 0), strict=True))
+    gradients = [
+        compute(batch_norm_elemt_backward, g, x, mean, invstd, w, **total, counter=counts)
+        for x, g in parts
+    ]
+    expected = compute(
+        batch_norm_backward, upstream, items, w, save_mean=mean, save_invstd=var, training=True
+    )
+    np.testing.assert_allclose(np.concatenate(gradients), expected[0], rtol=1e-9, atol=1e-12)
+    for number in (1, 2):
+        of_parts = np.sum([each[number + 1] for each in sums], 0)
+        np.testing.assert_allclose(of_parts, expected[number], rtol=1e-9)
 
 
 @pytest.mark.parametrize("half", [False, True])

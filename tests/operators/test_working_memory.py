@@ -118,6 +118,31 @@ def batch_norm(*shape: int) -> list[Large]:
     return [
         Large("aclnnBatchNorm", forward, {"training": True}),
         Large("aclnnBatchNormBackward", shapes, {"training": True}),
+        *sync_batch_norm(*shape),
+    ]
+
+
+def sync_batch_norm(*shape: int) -> list[Large]:
+    of = dict.fromkeys(("mean", "invstd", "weight", "bias"), shape[1:2])
+    sums = dict.fromkeys(("sum_dy", "sum_dy_xmu"), shape[1:2])
+    back = {"grad_out": shape, "input": shape, **of}
+    gathered = {"input": shape, "mean": shape[:2], "invstd": shape[:2], "counts": shape[:1]}
+    planes = (*shape[:2], *(math.prod(shape[2:]), 1))
+    return [
+        Large("aclnnBatchNormReduce", {"x": planes}, {}),
+        Large("aclnnBatchNormGatherStatsWithCounts", gathered, {}),
+        Large("aclnnBatchNormElemt", {"input": shape, **of}, {}),
+        Large(
+            "aclnnBatchNormReduceBackward",
+            {name: extents for name, extents in back.items() if name != "bias"},
+            dict.fromkeys(("input_g", "weight_g", "bias_g"), True),
+        ),
+        Large(
+            "aclnnBatchNormElemtBackward",
+            {name: e for name, e in {**back, **sums, "counter": (2,)}.items() if name != "bias"},
+            {},
+            {**dict.fromkeys((*back, *sums), FLOAT), "counter": INT32},
+        ),
     ]
 
 

@@ -247,3 +247,32 @@ SIM_OPERATOR(aclnnMaxUnpool2dBackward, const aclTensor *gradOutput, const aclTen
 SIM_OPERATOR(aclnnMaxUnpool3dBackward, const aclTensor *gradOutput, const aclTensor *self,
              const aclTensor *indices, const aclIntArray *outputSize, const aclIntArray *stride,
              const aclIntArray *padding, SIM_OUT aclTensor *out);
+
+// aclnn_batch_norm_reduce.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnBatchNormReduce, const aclTensor *x, SIM_OUT aclTensor *sum,
+             SIM_OUT aclTensor *squareSum);
+
+// aclnn_batch_norm_gather_stats_with_counts.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnBatchNormGatherStatsWithCounts, const aclTensor *input, const aclTensor *mean,
+             const aclTensor *invstd, SIM_OPTIONAL SIM_OUT aclTensor *runningMean,
+             SIM_OPTIONAL SIM_OUT aclTensor *runningVar, double momentum, double eps,
+             const aclTensor *counts, SIM_OUT aclTensor *meanAll, SIM_OUT aclTensor *invstdAll);
+
+// aclnn_batch_norm_elemt.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnBatchNormElemt, const aclTensor *input, SIM_OPTIONAL const aclTensor *weight,
+             SIM_OPTIONAL const aclTensor *bias, aclTensor *mean, aclTensor *invstd, double eps,
+             SIM_OUT aclTensor *output);
+
+// aclnn_batch_norm_backward_reduce.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnBatchNormReduceBackward, const aclTensor *gradOut, const aclTensor *input,
+             const aclTensor *mean, const aclTensor *invstd, SIM_OPTIONAL const aclTensor *weight,
+             const bool inputG, const bool weightG, const bool biasG,
+             SIM_OPTIONAL SIM_OUT aclTensor *sumDy, SIM_OPTIONAL SIM_OUT aclTensor *sumDyXmu,
+             SIM_OPTIONAL SIM_OUT aclTensor *gradWeight,
+             SIM_OPTIONAL SIM_OUT aclTensor *gradBias);
+
+// aclnn_batch_norm_elemt_backward.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnBatchNormElemtBackward, const aclTensor *gradOut, const aclTensor *input,
+             const aclTensor *mean, const aclTensor *invstd, SIM_OPTIONAL const aclTensor *weight,
+             const aclTensor *sumDy, const aclTensor *sumDyXmu, aclTensor *counter,
+             SIM_OUT aclTensor *gradInput);

@@ -13,7 +13,7 @@ from typing import Any
 
 from npucall.declare.parameters import Scalar
 from npucall.dtypes import DTYPES, UINT8, DType
-from npucall.errors import PARAM_NULLPTR, ArgumentMissingError, AttributeValueError, DTypeError
+from npucall.errors import ArgumentMissingError, AttributeValueError, DTypeError
 from npucall.tensors import Shape
 from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.maker import Maker
@@ -85,7 +85,7 @@ def _required(statement: Statement) -> Iterator[Invalid]:
             continue
         changes, row = {each.name: LEFT_OUT}, f"without-{each.name}"
         if each.c_type.endswith("*"):
-            yield Invalid(row, changes, (each.name,), ArgumentMissingError, PARAM_NULLPTR)
+            yield Invalid(row, changes, (each.name,), ArgumentMissingError, statement.null)
         else:
             yield Invalid(row, changes, (each.name,), AttributeValueError, None)
 

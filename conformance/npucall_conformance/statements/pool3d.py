@@ -167,7 +167,7 @@ AVG_POOL3D_BACKWARD = Statement(
         private("grad_output", "output"),
         *several("kernel_size", (0, 2, 2), (2, 2, -1)),
         *several("stride", (0,), (1, 1, -1)),
-        *several("padding", (0,), (2, 0, 0), (-1, 0, 0)),
+        *several("padding", (0,), (0, 0, 2), (-1, 0, 0)),
         NO_WINDOW,
         *defects.shapes("grad_output", (2, 2, 3, 3, 4)),
     ),

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from npucall.dtypes import FLOAT, FLOATS, DType
+from npucall.errors import PARAM_NULLPTR
 from npucall.tensors import Shape
 from npucall_conformance.stating.arguments import FLOAT_INSIDE, Arguments, Terms
 from npucall_conformance.stating.npu import Way
@@ -92,6 +93,8 @@ class Statement:
     """Products of ``takes`` that the software accepts and current documents do not list."""
     formats_by_rank: bool = False
     """It looks at formats, which follow from ranks if a call gives none."""
+    null: int = PARAM_NULLPTR
+    """The status of a null pointer."""
     defaults: Attributes = field(default_factory=dict)
     """The values of attributes that a call leaves out; those without a default are not here."""
     sprinkled: bool = True
