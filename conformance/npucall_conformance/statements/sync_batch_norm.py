@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from npucall.dtypes import FLOAT, FLOAT16, FLOATS
-from npucall.errors import AclnnStatus, ArgumentError, ArgumentMissingError, FormatError
+from npucall.errors import AclnnStatus, ArgumentError, ArgumentMissingError, FormatError, ShapeError
 from npucall.tensors import Format, Shape
 from npucall_conformance.statements.batch_norm import COMMON as OF_CHANNELS
 from npucall_conformance.statements.batch_norm import back, channels, count
@@ -58,7 +58,7 @@ def wrong_input(*others: str) -> tuple[Invalid, ...]:
 
 def no_channels(*names: str) -> Invalid:
     return Invalid("no-channels", {n: {"shape": (6, 0)} for n in names}, names[:1],
-                   defects.ShapeError)  # fmt: skip
+                   ShapeError)  # fmt: skip
 
 
 GATHERED = ("mean_all", "invstd_all")
@@ -76,7 +76,8 @@ def counted(draw: Draw) -> Any:
 
 
 def gather_loops(k: Arguments) -> dict[str, Any]:
-    n, found = k["counts"].tolist(), {name: [] for name in (*RUNNING, *GATHERED)}
+    n = k["counts"].tolist()
+    found: dict[str, list[float]] = {name: [] for name in (*RUNNING, *GATHERED)}
     total = sum(n)
     for channel in range(k["mean"].shape[1]):
         means, deviations = k["mean"][:, channel].tolist(), k["invstd"][:, channel].tolist()
@@ -117,7 +118,7 @@ def gather_arrays(k: Arguments) -> dict[str, Any]:
     wide = (n * (each + abs(k["eps"]) + (np.abs(k["mean"]) + size) ** 2)).sum(0)
     variance = around / total + k["eps"]
     inverse, m = variance**-0.5, k["momentum"]
-    found = {}
+    found: dict[str, Terms] = {}
     for name, value, about in zip(
         RUNNING, (own, around / (total - 1)), (size, wide / (total - 1)), strict=True
     ):
@@ -195,6 +196,7 @@ BATCH_NORM_GATHER_STATS_WITH_COUNTS = Statement(
         *defects.shapes("invstd", (6, 3)),
         *wrong_channels(*RUNNING, *GATHERED),
     ),
+    empty_spares=("shape-mean-6x3",),
 )  # fmt: skip
 
 
