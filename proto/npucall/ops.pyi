@@ -65,6 +65,10 @@ from npucall.operators.gelu_backward_v2 import gelu_backward_v2 as gelu_backward
 from npucall.operators.gelu_v2 import gelu_v2 as gelu_v2
 from npucall.operators.glu import glu as glu
 from npucall.operators.glu_backward import glu_backward as glu_backward
+from npucall.operators.grid_sampler import grid_sampler2d as grid_sampler2d
+from npucall.operators.grid_sampler import grid_sampler2d_backward as grid_sampler2d_backward
+from npucall.operators.grid_sampler import grid_sampler3d as grid_sampler3d
+from npucall.operators.grid_sampler import grid_sampler3d_backward as grid_sampler3d_backward
 from npucall.operators.group_norm import group_norm as group_norm
 from npucall.operators.group_norm_backward import group_norm_backward as group_norm_backward
 from npucall.operators.shrink import hardshrink as hardshrink
@@ -76,6 +80,8 @@ from npucall.operators.hardswish_backward import hardswish_backward as hardswish
 from npucall.operators.hardswish_backward_v2 import hardswish_backward_v2 as hardswish_backward_v2
 from npucall.operators.hardtanh import hardtanh as hardtanh
 from npucall.operators.hardtanh_backward import hardtanh_backward as hardtanh_backward
+from npucall.operators.im2col import im2col as im2col
+from npucall.operators.im2col import im2col_backward as im2col_backward
 from npucall.operators.index_select import index_add as index_add
 from npucall.operators.index_fill import index_fill as index_fill
 from npucall.operators.index_fill import index_fill_tensor as index_fill_tensor

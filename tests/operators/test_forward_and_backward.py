@@ -48,6 +48,7 @@ VARIABLES = {
     "dbeta_out": "beta",
     "dk": "key",
     "dv": "value",
+    "grid_grad": "grid",
 }
 """The input that an output is the gradient of, if it is not the first one."""
 
@@ -123,6 +124,22 @@ CASES: dict[str, tuple[Case, ...]] = {
         for kind in ("Reflection", "Replication", "Circular")
         for axes in (1, 2, 3)
     },
+    **{
+        f"aclnnGridSampler{axes}D": (
+            Case(
+                {"interpolation_mode": list(modes), "padding_mode": 2},
+                shapes={"input": (1, 2, *SIDES[:axes]), "grid": (1, *(2,) * axes, axes)},
+            ),
+        )
+        for axes, modes in ((2, range(3)), (3, range(2)))
+    },
+    "aclnnIm2col": (
+        Case(
+            {"kernel_size": (2, 3), "dilation": (1, 2), "padding": (1, 2), "stride": (2, 1)},
+            {"input_size": (4, 5)},
+            {"self": (2, 4, 5)},
+        ),
+    ),
     **upsampled("Nearest1d", 1),
     **upsampled("Nearest2d", 2),
     **upsampled("Nearest3d", 3),

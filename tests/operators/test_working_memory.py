@@ -208,6 +208,27 @@ def upsample(name: str, *planes: int) -> list[Large]:
     return [Large(operator.name, {operator.inputs[0].name: shape}, given)]
 
 
+def sampled(channels: int, *sides: int, cells: int) -> list[Large]:
+    """Planes that are sampled at so many places along each axis."""
+    axes, places = len(sides), (cells,) * len(sides)
+    shapes = {"input": (1, channels, *sides), "grid": (1, *places, axes)}
+    name = f"aclnnGridSampler{axes}D"
+    grads = {"grad_output": (1, channels, *places), **shapes}
+    return [Large(name, shapes), Large(f"{name}Backward", grads)]
+
+
+def im2col(*planes: int) -> list[Large]:
+    """Windows of four cells that meet but do not overlap."""
+    windows = {"kernel_size": (2, 2), "dilation": (1, 1), "padding": (0, 0), "stride": (2, 2)}
+    lead, sides = planes[:-3], planes[-2:]
+    columns = (*lead, 4 * planes[-3], sides[0] * sides[1] // 4)
+    told = {**windows, "input_size": sides}
+    return [
+        Large("aclnnIm2col", {"self": planes}, windows),
+        Large("aclnnIm2colBackward", {"grad_output": columns}, told),
+    ]
+
+
 def pad(operator: Operator[Any, Any]) -> Large:
     """Planes with edges of a cell, or the gradient of that."""
     name = operator.name.removeprefix("aclnn")
@@ -471,6 +492,10 @@ CASES = [
         for shape in ((1, 2, MANY // 4, 2), (1, 128, 128, 256), (MANY // 512, 8, 8, 8))
         for case in pool3d(*shape)
     ),
+    *sampled(1, 2, 2, cells=2048),
+    *sampled(1, 2048, 2048, cells=2),
+    *sampled(MANY // 8, 1, 2, 2, cells=2),
+    *(case for planes in ((1, 2048, 2048), (MANY // 64, 4, 4, 4)) for case in im2col(*planes)),
     *(pad(operator) for operator in CATALOGUE if re.search(r"Pad\dd", operator.name)),
     *(
         case

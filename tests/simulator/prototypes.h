@@ -120,7 +120,7 @@ SIM_OPERATOR(aclnnLogSoftmaxBackward, const aclTensor *gradOutput, const aclTens
 SIM_OPERATOR(aclnnSigmoidBackward, const aclTensor *gradOutput, const aclTensor *output,
              SIM_OUT aclTensor *gradInput);
 
-// aclnn_logsigmoid_backward.h; nn; 8.1 9.x
+// aclnn_logsigmoid_backward.h; nn; 8.1 9.x; any-rank
 SIM_OPERATOR(aclnnLogSigmoidBackward, const aclTensor *gradOutput, const aclTensor *self,
              const aclTensor *buffer, SIM_OUT aclTensor *gradInput);
 

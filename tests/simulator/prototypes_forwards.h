@@ -318,7 +318,7 @@ SIM_OPERATOR(aclnnSelu, const aclTensor *self, SIM_OUT aclTensor *out);
 // aclnn_celu.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnCelu, const aclTensor *self, const aclScalar *alpha, SIM_OUT aclTensor *out);
 
-// aclnn_logsigmoid.h; nn; 8.1 9.x
+// aclnn_logsigmoid.h; nn; 8.1 9.x; any-rank
 SIM_OPERATOR(aclnnLogSigmoid, const aclTensor *self, SIM_OUT aclTensor *out);
 
 // aclnn_deep_norm.h; opapi; 8.1 9.x; generated

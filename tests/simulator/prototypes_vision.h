@@ -19,6 +19,38 @@ SIM_OPERATOR(aclnnCircularPad3d, const aclTensor *self, const aclIntArray *paddi
 SIM_OPERATOR(aclnnCircularPad3dBackward, const aclTensor *gradOutput, const aclTensor *self,
              const aclIntArray *padding, SIM_OUT aclTensor *gradInput);
 
+// aclnn_grid_sampler2d.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnGridSampler2D, const aclTensor *input, const aclTensor *grid,
+             int64_t interpolationMode, int64_t paddingMode, bool alignCorners,
+             SIM_OUT aclTensor *out);
+
+// aclnn_grid_sampler2d_backward.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnGridSampler2DBackward, const aclTensor *gradOutput, const aclTensor *input,
+             const aclTensor *grid, int64_t interpolationMode, int64_t paddingMode,
+             bool alignCorners, const aclBoolArray *outputMask, SIM_OUT aclTensor *inputGrad,
+             SIM_OUT aclTensor *gridGrad);
+
+// aclnn_grid_sampler3d.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnGridSampler3D, const aclTensor *input, const aclTensor *grid,
+             int64_t interpolationMode, int64_t paddingMode, bool alignCorners,
+             SIM_OUT aclTensor *out);
+
+// aclnn_grid_sampler3d_backward.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnGridSampler3DBackward, const aclTensor *gradOutput, const aclTensor *input,
+             const aclTensor *grid, int64_t interpolationMode, int64_t paddingMode,
+             bool alignCorners, const aclBoolArray *outputMask, SIM_OUT aclTensor *inputGrad,
+             SIM_OUT aclTensor *gridGrad);
+
+// aclnn_im2col.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnIm2col, const aclTensor *self, const aclIntArray *kernelSize,
+             const aclIntArray *dilation, const aclIntArray *padding, const aclIntArray *stride,
+             SIM_OUT const aclTensor *out);
+
+// aclnn_im2col_backward.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnIm2colBackward, const aclTensor *gradOutput, const aclIntArray *inputSize,
+             const aclIntArray *kernelSize, const aclIntArray *dilation,
+             const aclIntArray *padding, const aclIntArray *stride, SIM_OUT aclTensor *out);
+
 // aclnn_reflection_pad1d.h; opapi; 8.1 9.x
 SIM_OPERATOR(aclnnReflectionPad1d, const aclTensor *self, const aclIntArray *padding,
              SIM_OUT aclTensor *out);

@@ -158,6 +158,7 @@ class Functional:
     _adaptive_avg_pool2d = _method(images.adaptive_avg_pool2d)
     _interpolate = _method(planes.interpolate)
     _pad = _method(planes.pad)
+    grid_sample = _method(planes.grid_sample)
 
     def dropout(
         self,

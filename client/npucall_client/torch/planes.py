@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from npucall.operators import CATALOGUE
-from npucall_client.torch.declarations import Steps, function
+from npucall_client.torch.declarations import Steps, function, two_operators
 
 _MODES = {
     "nearest": (1, 2, 3),
@@ -20,6 +20,8 @@ _MODES = {
     "trilinear": (3,),
 }
 """The numbers of axes that each has."""
+_SAMPLED = ("bilinear", "nearest", "bicubic")
+_BEYOND = ("zeros", "border", "reflection")
 _EDGES = {"reflect": "Reflection", "replicate": "Replication", "circular": "Circular"}
 
 
@@ -122,3 +124,20 @@ def pad(
         {("input",): backward},
         lambda: torch.nn.functional.pad(input, list(pad), mode),
     )
+
+
+@function("input", "grid", autocast="float32")
+def grid_sample(
+    input: Tensor,
+    grid: Tensor,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Steps:
+    for name, value, known in (("mode", mode, _SAMPLED), ("padding_mode", padding_mode, _BEYOND)):
+        if value not in known:
+            raise ValueError(f"{name}: expected one of {known}, found {value!r}")
+    told = {"input": input, "grid": grid, "interpolation_mode": _SAMPLED.index(mode)}
+    told |= {"padding_mode": _BEYOND.index(padding_mode), "align_corners": bool(align_corners)}
+    operator = f"aclnnGridSampler{input.dim() - 2}D"
+    return two_operators(operator, f"{operator}Backward", told, of=("input", "grid"))

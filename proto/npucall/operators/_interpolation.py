@@ -160,7 +160,7 @@ def cubic(axis: Stretch) -> Weighted:
     """Four cells around a place, by a cubic of their distance with a = -3/4."""
     first, rest = _between(axis, _places(axis))
     away = np.stack([rest + 1, rest, 1 - rest, 2 - rest], 1)
-    return Weighted.uniform(axis.size, first[:, np.newaxis] + (-1, 0, 1, 2), _cubic(away, -0.75))
+    return Weighted.uniform(axis.size, first[:, np.newaxis] + (-1, 0, 1, 2), curve(away, -0.75))
 
 
 def smooth_linear(axis: Stretch) -> Weighted:
@@ -170,7 +170,7 @@ def smooth_linear(axis: Stretch) -> Weighted:
 
 def smooth_cubic(axis: Stretch) -> Weighted:
     """The same under a cubic with a = -1/2, twice as wide."""
-    return _smooth(axis, 2, lambda away: _cubic(away, -0.5))
+    return _smooth(axis, 2, lambda away: curve(away, -0.5))
 
 
 def _smooth(axis: Stretch, width: int, weigh: Callable[[AnyArray], AnyArray]) -> Weighted:
@@ -191,7 +191,7 @@ def _smooth(axis: Stretch, width: int, weigh: Callable[[AnyArray], AnyArray]) ->
     return Weighted(cells, weights, starts)
 
 
-def _cubic(away: AnyArray, a: float) -> AnyArray:
+def curve(away: AnyArray, a: float) -> AnyArray:
     """A cubic of distances up to 2, whose sum over whole steps is 1; 0 beyond."""
     near = ((a + 2) * away - (a + 3)) * away * away + 1
     out = np.minimum(away, 2)
@@ -246,28 +246,39 @@ def summed(facts: Facts, array: Array, sums: Sequence[Weighted], output: str) ->
     order = _order(before, cells)
 
     def compute(block: tuple[slice, ...]) -> None:
-        rows = block[len(lead) :]
-        reach = (*block[: len(lead)], *(s.reach(r) for s, r in zip(sums, rows, strict=True)))
-        pieces = cut(tuple(each.stop - each.start for each in reach), BLOCK)
-        total = np.zeros([piece.stop - piece.start for piece in block])
-        for piece in pieces:
-            index = tuple(
-                slice(each.start + own.start, each.start + own.stop)
-                for each, own in zip(reach, piece, strict=True)
-            )
-            part = facts.read(array, index)
-            for axis in order:
-                place = len(lead) + axis
-                part = sums[axis].part(rows[axis], index[place]).added(part, place)
-            if len(pieces) == 1:
-                total = part
-            else:
-                total[piece[: len(lead)]] += part
-        out[block] = total
+        out[block] = added_up(lambda index: facts.read(array, index), sums, order, block)
 
     shrinks = -(-prod(before) // prod(cells))
     facts.each(cut((*lead, *cells), max(BLOCK // shrinks, 1)), compute)
     return out
+
+
+def added_up(
+    read: Callable[[tuple[slice, ...]], AnyArray],
+    sums: Sequence[Weighted],
+    order: Sequence[int],
+    block: tuple[slice, ...],
+) -> AnyArray:
+    """A block of the sums along the last axes, in this order, of what ``read`` gives in pieces."""
+    lead = len(block) - len(sums)
+    rows = block[lead:]
+    reach = (*block[:lead], *(s.reach(r) for s, r in zip(sums, rows, strict=True)))
+    pieces = cut(tuple(each.stop - each.start for each in reach), BLOCK)
+    total = np.zeros([piece.stop - piece.start for piece in block])
+    for piece in pieces:
+        index = tuple(
+            slice(each.start + own.start, each.start + own.stop)
+            for each, own in zip(reach, piece, strict=True)
+        )
+        part = read(index)
+        for axis in order:
+            place = lead + axis
+            part = sums[axis].part(rows[axis], index[place]).added(part, place)
+        if len(pieces) == 1:
+            total = part
+        else:
+            total[piece[:lead]] += part
+    return total
 
 
 def _order(before: Shape, cells: Shape) -> list[int]:

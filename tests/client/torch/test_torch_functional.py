@@ -217,6 +217,8 @@ def _planes() -> Iterator[Case]:
     yield Case("interpolate", {"input": plane, **aligned})
     yield Case("pad", {"input": row, "pad": [1, 0], "mode": "circular"})
     yield Case("pad", {"input": plane, "pad": [1, 0, 0, 1], "mode": "reflect"})
+    sampled = {"input": plane, "grid": _numbers(1, 2, 2, 2), "align_corners": False}
+    yield Case("grid_sample", {**sampled, "padding_mode": "reflection"})
 
 
 CASES = [
