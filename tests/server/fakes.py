@@ -131,20 +131,22 @@ class BlockingDevice(FakeDevice):
         self.entered: list[str] = []
         """The threads that got a turn."""
         self.running = 0
-        self._checks, self._tickets = checks, threading.Semaphore(0)
+        self._checks, self._tickets, self._holds = checks, threading.Semaphore(0), True
+        self._patience = 0.005 if checks else PATIENCE
 
     def let_go(self, calls: int = 1) -> None:
         self._tickets.release(calls)
 
     def let_all_go(self) -> None:
-        self.let_go(100_000)
+        self._holds = False
+        self.let_go(100)  # those that wait
 
     def _hold(self, turn: DeviceTurn) -> None:
         with turn():
             self.entered.append(threading.current_thread().name)
             self.running += 1
             try:
-                while not self._tickets.acquire(timeout=0.005 if self._checks else PATIENCE):
+                while self._holds and not self._tickets.acquire(timeout=self._patience):
                     assert self._checks, "nobody let it go"
                     turn.check()
             finally:
