@@ -64,6 +64,7 @@ LAYERS = (
     ("attention, 2x8x1024x64", 6.0, 3.0),
     ("LayerNorm, 4096x1024", 4.0, 2.0),
     ("RmsNorm, 4096x1024", 4.0, 2.0),
+    ("GroupNorm, 32 groups of 8x256x56x56", 4.0, 2.0),
     ("Embedding, 32768x512", 4.0, 2.0),
     ("MaxPool2d 3x3, 8x64x112x112", 5.0, 3.0),
     ("AvgPool2d 3x3, 8x64x112x112", 5.0, 3.0),

@@ -135,6 +135,21 @@ def _rms_norm() -> Layer:
     )
 
 
+def _group_norm() -> Layer:
+    x, g, w, b = _floats(8, 256, 56, 56), _floats(8, 256, 56, 56), _floats(256), _floats(256)
+    given = {"n": 8, "c": 256, "hxw": 56 * 56, "group": 32, "gamma": w}
+    forward = Operator("aclnnGroupNorm", self=x, beta=b, eps=1e-5, **given)
+    _, mean, rstd = forward.run()
+    more = {"input": x, "mean": mean, "rstd": rstd, "output_mask": [True] * 3}
+    return Layer(
+        forward,
+        Operator("aclnnGroupNormBackward", grad_out=g, **given, **more),
+        lambda f, x, w, b: f.group_norm(x, 32, w, b),
+        (x, w, b),
+        g,
+    )
+
+
 def _embedding() -> Layer:
     w, g, indices = _floats(8192, 512), _floats(1 << 15, 512), _random.integers(0, 8192, 1 << 15)
     given = {"num_weights": 8192, "padding_idx": 2**64 - 1, "scale_grad_by_freq": False}
@@ -195,6 +210,7 @@ LAYERS = {
     "attention, 2x8x1024x64": _attention,
     "LayerNorm, 4096x1024": _layer_norm,
     "RmsNorm, 4096x1024": _rms_norm,
+    "GroupNorm, 32 groups of 8x256x56x56": _group_norm,
     "Embedding, 32768x512": _embedding,
     "MaxPool2d 3x3, 8x64x112x112": _max_pool2d,
     "AvgPool2d 3x3, 8x64x112x112": _avg_pool2d,

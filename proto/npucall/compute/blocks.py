@@ -168,7 +168,7 @@ class _AtOnceWork(Work):
     def _arrange(self) -> None:
         self.space = ()
         over: Any = self.call.operator.over
-        is_small = over.computes is not None and over.computation(self.call) < _WORTH_TWO
+        is_small = over.computation(self.call) < _WORTH_TWO
         self._threads = one_thread if is_small else nullcontext
 
     def passes(

@@ -17,11 +17,11 @@ from npucall.operators._rows import (
     Sums,
     each_rows,
     flat,
-    gradient,
     numbers_of,
     one_a_row,
     place_of,
     statistics,
+    weighted,
 )
 from npucall.tensors import Shape
 
@@ -99,6 +99,7 @@ def gradients(
     """
     read = x if callable(x) else partial(facts.read, x)
     rows, length = facts.shapes["rows"], facts.count("row")
+    divisor = facts.dtype.type(length)
     asked = [name in facts.asked for name in outputs]
     out = facts.output(outputs[0], rows + facts.shapes["row"]) if asked[0] else None
     factor, sums = flat(facts, weight), Sums(length, (asked[1], asked[2]))
@@ -110,11 +111,16 @@ def gradients(
         normal = normal * scale if mean is None else normal - one_a_row(facts, mean, rows, index)
         if mean is not None:
             normal *= scale
-        part = sums.part(upstream, normal)
+        products = upstream * normal
+        part = sums.part(upstream, products)
         if out is not None:
-            d = upstream.copy() if factor is None else upstream * factor
-            place = None if then else place_of(facts, outputs[0], index, len(d))
-            result = gradient(d, normal, scale, centred=mean is not None, out=place)
+            place = None if then else place_of(facts, outputs[0], index, len(products))
+            normal *= weighted(products, factor) / divisor
+            if mean is not None:
+                normal += weighted(upstream, factor) / divisor
+            d = np.multiply(upstream, 1 if factor is None else factor, out=products)
+            d -= normal
+            result = np.multiply(d, scale, out=d if place is None else place)
             if place is None:
                 result = result.reshape(block.shape)
                 if then:

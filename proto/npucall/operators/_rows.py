@@ -26,8 +26,10 @@ from npucall.dtypes import FLOAT, AnyArray, Array
 from npucall.operators._numerics import numbered
 from npucall.tensors import Shape
 
-_FEW = 32
+_FEW = 96
 """Rows that are added up one after the other without float64."""
+_LONG = 1 << 12
+"""Elements of a row that BLAS adds up one after the other, in a few lanes."""
 _FORWARD, _BACKWARD = 24, 56
 """Bytes that a formula holds of each element of a row; backward with two sums over all rows."""
 
@@ -69,8 +71,11 @@ def numbers_of(lead: Shape, index: tuple[slice, ...]) -> slice:
 
 def one_a_row(facts: Facts, array: Array, lead: Shape, index: tuple[slice, ...]) -> AnyArray:
     """The numbers of some rows, (rows, 1), of a tensor of any shape that has one for each."""
-    rows = numbers_of(lead, index)
-    numbers = numbered(facts, array, np.arange(rows.start, rows.stop))
+    if array.shape[: len(lead)] == lead:
+        numbers = facts.read(array, index)
+    else:
+        rows = numbers_of(lead, index)
+        numbers = numbered(facts, array, np.arange(rows.start, rows.stop))
     return np.asarray(numbers, facts.dtype).reshape(-1, 1)
 
 
@@ -110,6 +115,13 @@ def products_of(one: AnyArray, other: AnyArray) -> AnyArray:
     return np.add.reduce(one * other, -1, keepdims=True)
 
 
+def weighted(rows: AnyArray, factor: AnyArray | None) -> AnyArray:
+    """The sum of each row, of its products with a factor; of long rows in pairs, as above."""
+    if factor is None:
+        return np.add.reduce(rows, -1, keepdims=True)
+    return products_of(rows, factor) if len(factor) > _LONG else (rows @ factor)[:, np.newaxis]
+
+
 class Sums:
     """The gradients of weight and bias: sums over all rows of grad * normal and of grad."""
 
@@ -117,11 +129,11 @@ class Sums:
         self._asked = asked
         self._totals = [np.zeros(length) if each else None for each in asked]
 
-    def part(self, grad: AnyArray, normal: AnyArray) -> list[AnyArray | None]:
+    def part(self, grad: AnyArray, products: AnyArray) -> list[AnyArray | None]:
         """What some rows add."""
         of_weight, of_bias = self._asked
         return [
-            _columns(grad * normal) if of_weight else None,
+            _columns(products) if of_weight else None,
             _columns(grad) if of_bias else None,
         ]
 
@@ -139,11 +151,11 @@ class Sums:
 
 def _columns(block: AnyArray) -> AnyArray:
     """The sums of columns: of a few rows at a time as products with ones, of these in float64."""
-    whole = len(block) - len(block) % _FEW
-    sums: AnyArray = np.add.reduce(block[whole:], 0, np.float64)
+    whole, ones = len(block) - len(block) % _FEW, np.ones(_FEW, block.dtype)
+    sums: AnyArray = (ones[: len(block) - whole] @ block[whole:]).astype(np.float64)
     if whole:
         groups = block[:whole].reshape(-1, _FEW, block.shape[1])
-        sums += np.add.reduce(np.ones(_FEW, block.dtype) @ groups, 0, np.float64)
+        sums += np.add.reduce(ones @ groups, 0, np.float64)
     return sums
 
 
