@@ -71,6 +71,8 @@ from npucall.operators.grid_sampler import grid_sampler3d as grid_sampler3d
 from npucall.operators.grid_sampler import grid_sampler3d_backward as grid_sampler3d_backward
 from npucall.operators.group_norm import group_norm as group_norm
 from npucall.operators.group_norm_backward import group_norm_backward as group_norm_backward
+from npucall.operators.group_norm_swish import group_norm_swish as group_norm_swish
+from npucall.operators.group_norm_swish import group_norm_swish_grad as group_norm_swish_grad
 from npucall.operators.shrink import hardshrink as hardshrink
 from npucall.operators.shrink import hardshrink_backward as hardshrink_backward
 from npucall.operators.hardsigmoid import hardsigmoid as hardsigmoid

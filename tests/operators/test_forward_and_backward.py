@@ -303,6 +303,12 @@ CASES: dict[str, tuple[Case, ...]] = {
             result="output",
         ),
     ),
+    "aclnnGroupNormSwish": (
+        Case(
+            {"num_groups": [1, 2], "swish_scale": 0.75, "eps": 1e-3},
+            shapes={"x": (2, 4, 3), "gamma": (4,), "beta": (4,)},
+        ),
+    ),
     "aclnnGroupNorm": (
         Case(
             {"n": 2, "c": 4, "hxw": 3, "group": [1, 2], "eps": 1e-3},

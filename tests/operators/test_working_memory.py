@@ -437,6 +437,12 @@ def group_norm(*shape: int) -> list[Large]:
     return [
         Large("aclnnGroupNorm", {"self": shape, **weights}, told),
         Large("aclnnGroupNormBackward", both, told),
+        Large("aclnnGroupNormSwish", {"x": shape, **weights}, {"num_groups": 2}),
+        Large(
+            "aclnnGroupNormSwishGrad",
+            {"dy": shape, "x": shape, **of_groups, **weights},
+            {"num_groups": 2},
+        ),
     ]
 
 

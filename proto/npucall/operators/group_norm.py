@@ -1,5 +1,7 @@
 """Group normalisation."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, at_once, operator, rules
@@ -86,21 +88,38 @@ def group_norm(
 
     As ``aten.native_group_norm`` in torch, which takes an ``eps`` of 0 too.
     """
+    return normalised(facts, (self, gamma, beta), (n, c, hxw, group), eps, ("out", *STATISTICS))
+
+
+def normalised(
+    facts: Facts,
+    given: tuple[Array, Array | None, Array | None],
+    extents: tuple[int, int, int, int],
+    eps: float,
+    outputs: tuple[str, ...],
+    then: Callable[[AnyArray], AnyArray] | None = None,
+) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """The normal form of groups, mean and rstd; of numbers, factors and addends of channels.
+
+    ``then``: what the normal form goes through before it is written.
+    """
+    (x, gamma, beta), (n, c, hxw, group) = given, extents
     rows, length = (n, group), facts.count("row")
-    out = facts.output("out", self.shape)
-    found = [np.empty(n * group, facts.dtype) for _ in STATISTICS]
+    out = facts.output(outputs[0], x.shape)
+    found = [np.empty(n * group, facts.dtype) for _ in outputs[1:]]
     factor, addend = flat(facts, gamma), flat(facts, beta)
 
     def compute(index: tuple[slice, ...]) -> None:
         some = groups.channels_of(index, c // group)
-        block = facts.read(self, some)
+        block = facts.read(x, some)
         normal, *each = statistics(block.reshape(-1, length), eps, centred=True)
         by_channel = groups.by_channel(normal, some, hxw)
         if factor is not None:
             by_channel *= factor[some[1], np.newaxis]
         if addend is not None:
             by_channel += addend[some[1], np.newaxis]
-        out[some] = by_channel.reshape(block.shape)
+        result = by_channel if then is None else then(by_channel)
+        out[some] = result.reshape(block.shape)
         for kept, numbers in zip(found, each, strict=True):
             kept[numbers_of(rows, index)] = numbers[:, 0]
 

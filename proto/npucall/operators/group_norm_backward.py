@@ -1,5 +1,6 @@
 """Gradient of group normalisation."""
 
+from collections.abc import Callable
 from math import prod
 
 import numpy as np
@@ -124,15 +125,40 @@ def group_norm_backward(
     the sums, is another one.
     """
     del output_mask
+    given = (grad_out, input, mean, rstd)
+    out, *sums = gradients(facts, given, (gamma, None), (n, c, hxw, group), OUTPUTS)
+    of_factor, of_addend = (each.reshape(facts.shapes["of_gamma"]) for each in sums)
+    return out, of_factor, of_addend
+
+
+def gradients(
+    facts: Facts,
+    given: tuple[Array, Array, Array, Array],
+    of_channels: tuple[Array | None, Array | None],
+    extents: tuple[int, int, int, int],
+    outputs: tuple[str, str, str],
+    through: Callable[[AnyArray, AnyArray], AnyArray] | None = None,
+) -> tuple[AnyArray | None, AnyArray, AnyArray]:
+    """The gradients of groups, of factors and of addends of channels.
+
+    ``given``: the gradient, the numbers, mean and rstd. ``through``: the gradient behind a step
+    that follows, from the one before it and what the step gets.
+    """
+    (grad_out, x, mean, rstd), (n, c, hxw, group) = given, extents
     rows, length = (n, group), facts.count("row")
-    out = facts.output(OUTPUTS[0], input.shape) if OUTPUTS[0] in facts.asked else None
-    factor, totals = flat(facts, gamma), np.zeros((2, c))
+    out = facts.output(outputs[0], x.shape) if outputs[0] in facts.asked else None
+    factor, addend = (flat(facts, each) for each in of_channels)
+    totals = np.zeros((2, c))
 
     def compute(index: tuple[slice, ...]) -> list[AnyArray]:
         some = groups.channels_of(index, c // group)
-        block, grad = facts.read(input, some), facts.read(grad_out, some).reshape(-1, length)
+        block, grad = facts.read(x, some), facts.read(grad_out, some).reshape(-1, length)
         scale = one_a_row(facts, rstd, rows, index)
         normal = (block.reshape(-1, length) - one_a_row(facts, mean, rows, index)) * scale
+        if through and factor is not None and addend is not None:
+            y = groups.by_channel(normal, some, hxw) * factor[some[1], np.newaxis]
+            y += addend[some[1], np.newaxis]
+            grad = through(grad, y.reshape(-1, length)).astype(grad.dtype, copy=False)
         parts = [groups.by_channel(each, some, hxw) for each in (grad * normal, grad)]
         sums = [np.add.reduce(each, -1).sum(0, np.float64) for each in parts]
         if out is not None:
@@ -145,5 +171,4 @@ def group_norm_backward(
         totals[:, groups.channels_of(index, c // group)[1]] += sums
 
     each_rows(facts, rows, length, compute, add)
-    of_gamma, of_beta = totals.reshape(2, *facts.shapes["of_gamma"])
-    return out, of_gamma, of_beta
+    return out, totals[0], totals[1]
