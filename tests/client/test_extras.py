@@ -143,6 +143,7 @@ def test_a_missing_extra_names_itself() -> None:
         assert (expected in said, said.endswith("done")) == (True, False), said
 
 
+@pytest.mark.more
 @pytest.mark.skipif(not HAS_SERVER, reason="needs the server")
 def test_server_and_directory_load_without_their_extras() -> None:
     extras = ["cryptography", "jwt", "prometheus_client", "opentelemetry"]
@@ -150,6 +151,7 @@ def test_server_and_directory_load_without_their_extras() -> None:
     assert ran((extras, program)) == ["done"]
 
 
+@pytest.mark.more
 @pytest.mark.skipif(find_spec("typer") is None, reason="needs the extra cli")
 def test_a_command_of_the_suite_says_what_to_install_and_others_work_without_it() -> None:
     hidden, commands = ["npucall_conformance"], ("conform", "rerun", "info', 'local:")

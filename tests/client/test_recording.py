@@ -167,6 +167,7 @@ def test_a_file_is_read_beside_the_loop(tmp_path: Path, monkeypatch: pytest.Monk
     assert threads[0] != threading.get_ident()
 
 
+@pytest.mark.more
 def test_processes_write_one_file_and_no_call_is_torn(tmp_path: Path) -> None:
     file = tmp_path / "calls.rec"
     program = (

@@ -74,6 +74,7 @@ def test_a_server_that_drains_finishes_what_it_has_and_sends_what_is_new_to_the_
             assert answer.result(wire.PATIENCE).tolist() == [-1.0]
 
 
+@pytest.mark.more
 def test_a_call_that_outlasts_the_drain_time_is_cut_and_the_process_ends_with_75() -> None:
     with (
         running_server(*wire.ENDLESS_LIMIT, "--drain-timeout=0.2") as server,

@@ -72,6 +72,7 @@ def test_it_says_why_it_cannot_ask_or_nobody_answers(capsys: pytest.CaptureFixtu
     assert (code, out.startswith("usage: npucall-server health [-h] [TARGET]")) == (0, True)
 
 
+@pytest.mark.more
 def test_of_a_server_that_drains_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     with (
         running_server(*wire.ENDLESS_LIMIT) as server,

@@ -52,6 +52,7 @@ def test_its_deadline_ends_a_computation_of_millions_of_steps(client: Client) ->
     in_flight(client, 0)
 
 
+@pytest.mark.more
 def test_small_calls_are_answered_beside_long_ones_which_a_cancel_ends(client: Client) -> None:
     x, long = np.arange(4, dtype=np.float32), wire.LANES + 1
     with client.pipeline() as pipeline:

@@ -102,6 +102,7 @@ def test_where_it_cannot_serve_it_says_why_and_ends_with_69(cases: list[str]) ->
     assert wrong == {}
 
 
+@pytest.mark.more
 def test_another_device_of_the_host_serves_under_its_name_with_the_variant_asked_for() -> None:
     with (
         running_npu_server("--variant=builtin", device=1, NPUCALL_SIM_DEVICES="2") as server,

@@ -266,6 +266,7 @@ def signs(client: Client, array: AnyArray, out: AnyArray) -> AnyArray:
     return writing.run(l1_loss_backward, ONE, array, 0 * ONE, reduction=2)
 
 
+@pytest.mark.more
 @pytest.mark.usefixtures("sender_in_sweeps")
 def test_a_server_that_was_killed_gets_the_bytes_once_it_is_back(tmp_path: Path) -> None:
     flags = f"--shared-memory={tmp_path}/socket", "--shared-memory-limit=128MiB"

@@ -57,6 +57,7 @@ def test_calls_of_any_size_pass_a_server_that_takes_short_messages_alone() -> No
     assert wrong == []
 
 
+@pytest.mark.more
 def test_a_call_over_the_memory_limit_is_not_sent() -> None:
     """Nor one whose reply alone is over it."""
     with served(f"--memory-limit={MIB}", "--max-message-bytes=8MiB") as (server, client):

@@ -104,6 +104,7 @@ def test_client_server_and_device_are_one_trace(spans: list[dict[str, Any]]) -> 
     assert {end["attributes"]["rpc.system"] for end in ends.values()} == {"frames"}
 
 
+@pytest.mark.more
 def test_calls_on_streams_are_in_the_trace_of_the_span_that_they_were_made_in(
     spans: list[dict[str, Any]],
 ) -> None:

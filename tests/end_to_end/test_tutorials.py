@@ -170,7 +170,7 @@ def test_what_is_otherwise_than_a_page_shows_is_found(tmp_path: Path) -> None:
 # --- docs/sessions.md -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("where", ["a server", pytest.param("local:", marks=pytest.mark.more)])
+@pytest.mark.parametrize("where", ["local:", pytest.param("a server", marks=pytest.mark.more)])
 def test_the_program_of_sessions_prints_what_it_says(
     where: str, npucall_server: str, tmp_path: Path
 ) -> None:
@@ -209,7 +209,7 @@ def test_the_methods_that_pages_name_are_there() -> None:
 SCRIPT, CELL, SERVICE = blocks("docs/aio.md", "python")
 
 
-@pytest.mark.parametrize("where", ["a server", pytest.param("local:", marks=pytest.mark.more)])
+@pytest.mark.parametrize("where", ["local:", pytest.param("a server", marks=pytest.mark.more)])
 def test_the_script_of_asyncio_prints_the_sums(
     where: str, npucall_server: str, tmp_path: Path
 ) -> None:

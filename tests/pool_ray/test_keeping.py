@@ -72,6 +72,7 @@ def test_a_server_is_kept_killed_started_again_and_stopped(folder: Path) -> None
     assert not Path(f"/proc/{last['pid']}").exists()
 
 
+@pytest.mark.more
 def test_wrong_settings_are_told_in_the_words_of_the_server(folder: Path) -> None:
     keeping = Keeping(order(folder, arguments=("serve", "--queue-length=many")))
     until(lambda: phase(keeping) == "out", "the server is out")

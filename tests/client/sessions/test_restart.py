@@ -62,6 +62,7 @@ METHODS: dict[str, Callable[[Client, Session, Remote, Remote], Any]] = {
 }
 
 
+@pytest.mark.more
 @pytest.mark.usefixtures("sender_in_sweeps")
 def test_with_refill_what_was_put_is_there_again_without_it_all_is_lost(address: str) -> None:
     with running_server(listen=address) as server:

@@ -194,6 +194,7 @@ def test_health_reports_wrong_settings_with_2(
 # --- The process ----------------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_a_ready_file_that_cannot_be_written_ends_the_process_with_2(tmp_path: Path) -> None:
     command = [*SERVER, f"--ready-file={tmp_path}/missing/ready"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -6,6 +6,8 @@ import socket
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall.v1.shared_memory_pb2 import SharedMemoryRequest
@@ -47,6 +49,7 @@ def ends(peer: FramePeer) -> bool:
         return True
 
 
+@pytest.mark.more
 def test_every_connection_ends_and_the_next_server_takes_the_path(tmp_path: Path) -> None:
     path = str(tmp_path / "f")
     flags = ("--frames-socket", path, "--memory-limit", "4GiB")

@@ -59,7 +59,7 @@ class Run(NamedTuple):
         pytest.param(("8.1", True), marks=pytest.mark.more),
         pytest.param(("8.3", False), marks=pytest.mark.more),
         pytest.param(("8.3", True), marks=pytest.mark.long),
-        ("9.x", True),
+        pytest.param(("9.x", True), marks=pytest.mark.more),
         pytest.param(("9.x", False), marks=pytest.mark.more),
     ],
     ids=lambda param: f"{param[0]}{' with a custom package' * param[1]}",

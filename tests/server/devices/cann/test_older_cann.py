@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.simulator.tree import Tree
 
 from .calls import SITUATIONS
@@ -57,6 +58,7 @@ TOLD = {
 }
 
 
+@pytest.mark.more
 def test_every_kind_of_call_is_served_and_the_rest_is_told(tree: Tree) -> None:
     environment = {**os.environ, **tree.generation("8.1").environment()}
     environment.pop("ASCEND_CUSTOM_OPP_PATH", None)
