@@ -12,7 +12,7 @@ from npucall.errors import PARAM_NULLPTR
 from npucall_conformance.cases.arrangements import ARRANGEMENTS, GAPS, OFFSET, STEP
 from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.drawn_calls import fuzz
-from npucall_conformance.cases.large import SHORT, large, other_places, tiny
+from npucall_conformance.cases.large import IN_CHUNKS, SHORT, large, other_places, tiny
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.maker import Maker
 from npucall_conformance.cases.product_cases import defaults, listing, products, unusual
@@ -23,8 +23,6 @@ from npucall_conformance.stating.written import dtype_of
 
 SIZES = (255, 256, 257, 4095, 4096, 4097, 65535, 65536, 65537)
 """Around the lengths at which implementations cut work into blocks."""
-CHUNKED = 1_100_001
-"""So many numbers of FLOAT take more than 4 MiB: such calls travel in chunks."""
 _ANSWERED_IN_CHUNKS = 270_001
 """So many numbers of FLOAT take more than 1 MiB: such outputs come in chunks."""
 _REFUSED = 6
@@ -231,7 +229,7 @@ def _paths(make: Maker) -> Iterator[Case]:
     for shape in statement.empty_shapes[:1]:
         yield make.case(first, Setup(base=shape, products=statement.empty_on))
     yield make.case(first, Setup(base=statement.sized(_ANSWERED_IN_CHUNKS)), telling=True)
-    yield make.case(first, Setup(base=statement.sized(CHUNKED // len(statement.inputs))))
+    yield make.case(first, Setup(base=statement.sized(IN_CHUNKS // len(statement.inputs))))
     rows = [row for row in statement.invalid if row.block == "invalid" and not row.products]
     for row in rows[:: max(1, len(rows) // _REFUSED)]:
         yield make.wrong(row.row, row)
