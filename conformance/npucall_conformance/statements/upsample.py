@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -327,6 +327,15 @@ def _large(row: _Row, images: int, channels: int, count: int = 120_000) -> Shape
     return (images, channels, *rest, count // (images * channels * math.prod(rest)) + 2)
 
 
+def _sums(row: _Row) -> Iterator[Setup]:
+    """Sums of hundreds of equal numbers, which nothing limits, show the dtype in which they are."""
+    if row.backward and row.axes > 1 and not row.most:
+        few = (4,) * (row.axes - 1)
+        equal = {row.x: np.full((1, 2, 2001, *few), 0.7)}
+        sizes = {"output_size": (2001, *few)}
+        yield Setup("equal", (1, 2, 2, *few), values=equal, attributes=sizes, only=(FLOAT,))
+
+
 def stated(*parts: Any, **more: Any) -> Statement:
     """The statement of a row."""
     row = _Row(*parts, **more)
@@ -394,6 +403,7 @@ def stated(*parts: Any, **more: Any) -> Statement:
                 row.x: np.resize([1.0, NAN, INF, -INF, -0.0, 2.0, 1.0, 1.0],
                                  (1, 2, *((4 if row.backward else 2) for _ in sides)))},
                 attributes={"output_size": (4,) * row.axes}),
+            *_sums(row),
         ),
         invalid=_invalid(row),
     )  # fmt: skip
