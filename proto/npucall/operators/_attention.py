@@ -30,7 +30,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npucall.declare import Facts
+from npucall.declare.cuts import cut
 from npucall.dtypes import AnyArray, Array
+from npucall.operators._heads import Band, HeadLayout, HeadRows, Sizes
 from npucall.tensors import Shape
 
 LOWEST = float(np.finfo(np.float32).min)
@@ -39,84 +41,10 @@ LANES = 8
 """Equal copies of a row's maximum, and of its sum."""
 _SHORT, _LONG = 256, 1024
 """Rows of a block, and columns that it takes at a time; for the gradients of keys the reverse."""
+_STACK = 1 << 16
+"""Scores of small heads that are computed at a time."""
 _PIECE = 1 << 17
 """Most elements of these columns, whose heads may be wide."""
-
-
-class Sizes(NamedTuple):
-    """Extents of a tensor of heads."""
-
-    items: int
-    heads: int
-    rows: int
-    width: int
-
-
-@dataclass(frozen=True)
-class HeadLayout:
-    """Where items, heads and rows of a tensor are: in the order of the letters B, N, S and D.
-
-    ``H`` is heads and their elements in one dimension.
-    """
-
-    text: str
-
-    def sizes(self, shape: Shape, heads: int) -> Sizes:
-        """The sizes of a tensor, of so many heads if the layout has H."""
-        extents = dict(zip(self.text, shape, strict=True))
-        if "H" in extents:
-            extents |= {"N": heads, "D": extents["H"] // max(heads, 1)}
-        return Sizes(*(extents[letter] for letter in "BNSD"))
-
-    def heads(self, shape: Shape, width: int) -> int:
-        """How many heads of that width a tensor has."""
-        extents = dict(zip(self.text, shape, strict=True))
-        return extents["N"] if "N" in extents else extents["H"] // max(width, 1)
-
-    def index(self, item: int, head: int, rows: slice, width: int) -> tuple[int | slice, ...]:
-        """Where rows of a head are."""
-        elements = slice(head * width, (head + 1) * width)
-        places: dict[str, int | slice] = {
-            "B": item,
-            "N": head,
-            "S": rows,
-            "D": slice(None),
-            "H": elements,
-        }
-        return tuple(places[letter] for letter in self.text)
-
-
-LAYOUTS = {text: HeadLayout(text) for text in ("BSH", "SBH", "BSND", "BNSD")}
-
-
-class Band(NamedTuple):
-    """What a row i sees: the columns ``i - before`` to ``i + after``."""
-
-    before: int
-    after: int
-
-    def hides(self, rows: slice, columns: slice) -> AnyArray | None:
-        """Where a row does not see a column; None if all see all of these."""
-        first, last = rows.stop - 1 - self.before, rows.start + self.after
-        if first <= columns.start and last >= columns.stop - 1:
-            return None
-        places = np.arange(rows.start, rows.stop)[:, np.newaxis]
-        distance = np.arange(columns.start, columns.stop) - places
-        hidden: AnyArray = (distance < -self.before) | (distance > self.after)
-        return hidden
-
-    def seen_by(self, rows: slice) -> tuple[int, int]:
-        """The columns that some of these rows see, from one to before another."""
-        return rows.start - self.before, rows.stop + self.after
-
-    def seeing(self, columns: slice) -> tuple[int, int]:
-        """The rows that see some of these columns."""
-        return columns.start - self.after, columns.stop + self.before
-
-    def leaves_nothing(self, rows: slice, count: int) -> AnyArray:
-        """The rows that see none of so many columns."""
-        places = np.arange(rows.start, rows.stop)
-        return (places - self.before >= count) | (places + self.after < 0)
 
 
 @dataclass
@@ -149,9 +77,34 @@ class Attention:
         self.factor = self.facts.dtype.type(self.scale)
         self._long = min(_LONG, _PIECE // max(self.of_query.width, 1))
 
-    def rows_of(self, array: Array, sizes: Sizes, item: int, head: int, rows: slice) -> AnyArray:
-        """Rows of a head, as a matrix."""
-        return self.facts.read(array, self.layout.index(item, head, rows, sizes.width))
+    def rows_of(self, array: Array, sizes: Sizes, place: HeadRows) -> AnyArray:
+        """Rows of heads, a matrix of each."""
+        block = self.facts.read(array, self.layout.index(place, sizes.width))
+        return self.layout.matrices(block, sizes.width)
+
+    def shared(self, place: HeadRows, columns: slice) -> HeadRows:
+        """Columns of the keys of these heads."""
+        if self.group == 1:
+            return place._replace(rows=columns)
+        own = place.heads.start // self.group
+        return HeadRows(place.items, slice(own, own + 1), columns)
+
+    def sharing(self, there: HeadRows) -> Iterator[HeadRows]:
+        """The rows of queries that see these columns, head by head if several share them."""
+        several, first = self.group, there.heads.start * self.group
+        own = [slice(head, head + 1) for head in range(first, first + several)]
+        for heads in own if several > 1 else [there.heads]:
+            for rows in self.rows(there.rows):
+                yield HeadRows(there.items, heads, rows)
+
+    def blocks(self, sizes: Sizes, others: Sizes) -> list[HeadRows]:
+        """What is computed by itself: some rows; of small heads, if none is shared, of several."""
+        rows, columns = min(sizes.rows, _SHORT), min(others.rows, _LONG)
+        largest = max(rows * columns, (rows + columns) * sizes.width, 1)
+        many = max(_STACK // largest, 1) if self.group == 1 else 1
+        pieces = list(_pieces(0, sizes.rows, _SHORT))
+        heads = cut((sizes.items, sizes.heads), many)
+        return [HeadRows(items, some, rows) for items, some in heads for rows in pieces]
 
     def columns(self, rows: slice) -> Iterator[slice]:
         """The columns that have to be computed for these rows, piece by piece."""
@@ -167,16 +120,16 @@ class Attention:
         return _pieces(max(first, 0), min(last, count), self._long)
 
     def scores(
-        self, query: AnyArray, keys: AnyArray, item: int, head: int, rows: slice, columns: slice
+        self, query: AnyArray, keys: AnyArray, place: HeadRows, columns: slice
     ) -> tuple[AnyArray, AnyArray | None]:
         """S of queries that are scaled already; and what is hidden of it, if anything may be."""
-        scores = query @ keys.T
+        scores = query @ _turned(keys)
         if self.bias is not None:
-            bias = self.facts.read(self.bias, _part(self.bias.shape, item, head, rows, columns))
+            bias = self.facts.read(self.bias, _part(self.bias.shape, place, columns))
             scores += bias * self.factor
-        hidden = None if self.band is None else self.band.hides(rows, columns)
+        hidden = None if self.band is None else self.band.hides(place.rows, columns)
         if self.mask is not None:
-            masked = self.facts.read(self.mask, _part(self.mask.shape, item, head, rows, columns))
+            masked = self.facts.read(self.mask, _part(self.mask.shape, place, columns))
             hidden = (masked != 0) if hidden is None else (masked != 0) | hidden
         if hidden is not None:
             np.copyto(scores, self.facts.dtype.type(LOWEST), where=hidden)
@@ -186,41 +139,39 @@ class Attention:
 def attend(call: Attention, out: Any, maxima: Any, sums: Any) -> None:
     """Writes attention, the maximum of each row of scores, and the sum of e^(score - maximum)."""
 
-    def compute(block: tuple[int, int, slice]) -> None:
-        item, head, rows = block
-        result, maximum, total = _attended(call, item, head, rows)
-        out[call.layout.index(item, head, rows, call.of_value.width)] = result
+    def compute(place: HeadRows) -> None:
+        result, maximum, total = _attended(call, place)
+        out[call.layout.index(place, call.of_value.width)] = call.layout.block(result)
         for sink, found in ((maxima, maximum), (sums, total)):
-            sink[item, head, rows] = np.broadcast_to(found, (len(found), LANES))
+            sink[place] = np.broadcast_to(found, (*found.shape[:-1], LANES))
 
-    call.facts.each(_blocks(call.of_query), compute)
+    call.facts.each(call.blocks(call.of_query, call.of_key), compute)
 
 
-def _attended(
-    call: Attention, item: int, head: int, rows: slice
-) -> tuple[AnyArray, AnyArray, AnyArray]:
+def _attended(call: Attention, place: HeadRows) -> tuple[AnyArray, AnyArray, AnyArray]:
     """The result of some rows, their maxima and their sums."""
-    facts, own = call.facts, head // call.group
-    query = call.rows_of(call.query, call.of_query, item, head, rows) * call.factor
-    count = len(query)
-    maximum = np.full((count, 1), LOWEST, facts.dtype)
-    total = np.zeros((count, 1), facts.dtype)
-    result = np.zeros((count, call.of_value.width), facts.dtype)
-    nothing = np.full(count, call.strict)
+    facts, rows = call.facts, place.rows
+    query = call.rows_of(call.query, call.of_query, place) * call.factor
+    counts = query.shape[:-1]
+    maximum = np.full((*counts, 1), LOWEST, facts.dtype)
+    total = np.zeros((*counts, 1), facts.dtype)
+    result = np.zeros((*counts, call.of_value.width), facts.dtype)
+    nothing = np.full(counts, call.strict)
     for columns in call.columns(rows):
-        keys = call.rows_of(call.key, call.of_key, item, own, columns)
-        values = call.rows_of(call.value, call.of_value, item, own, columns)
-        power, hidden = call.scores(query, keys, item, head, rows, columns)
+        there = call.shared(place, columns)
+        keys = call.rows_of(call.key, call.of_key, there)
+        values = call.rows_of(call.value, call.of_value, there)
+        power, hidden = call.scores(query, keys, place, columns)
         if call.strict:
-            nothing &= False if hidden is None else np.broadcast_to(hidden, power.shape).all(1)
-        largest = np.maximum(maximum, power.max(1, keepdims=True))
+            nothing &= False if hidden is None else np.broadcast_to(hidden, power.shape).all(-1)
+        largest = np.maximum(maximum, power.max(-1, keepdims=True))
         power -= largest
         np.exp(power, out=power)
         if columns.start:
             total *= (shrunk := np.exp(maximum - largest))
             result *= shrunk
         maximum = largest
-        total += power.sum(1, keepdims=True)
+        total += power.sum(-1, keepdims=True)
         result += facts.rounded(power) @ values
     if call.band is not None:
         nothing |= call.band.leaves_nothing(rows, call.of_key.rows)
@@ -246,25 +197,25 @@ class _Rows:
     largest sum is that of a row that sees nothing, which has no gradient.
     """
 
-    def __init__(self, call: Attention, given: Given, item: int, head: int, rows: slice) -> None:
-        facts, first = call.facts, (item, head, rows, slice(0, 1))
-        self._call, self._place = call, (item, head, rows)
-        self.query = call.rows_of(call.query, call.of_query, item, head, rows) * call.factor
-        self.dy = call.rows_of(given.dy, call.of_value, item, head, rows)
+    def __init__(self, call: Attention, given: Given, place: HeadRows) -> None:
+        facts, first = call.facts, (*place, slice(0, 1))
+        self._call, self._place = call, place
+        self.query = call.rows_of(call.query, call.of_query, place) * call.factor
+        self.dy = call.rows_of(given.dy, call.of_value, place)
         sums = facts.read(given.sums, first)
         self.dy = self.dy / np.where(sums == -LOWEST, facts.dtype.type(np.inf), sums)
-        out = call.rows_of(given.out, call.of_value, item, head, rows)
-        self._shift = (self.dy * out).sum(1, keepdims=True)
+        out = call.rows_of(given.out, call.of_value, place)
+        self._shift = (self.dy * out).sum(-1, keepdims=True)
         self._maximum = facts.read(given.maxima, first)
 
     def through(
         self, keys: AnyArray, values: AnyArray, columns: slice
     ) -> tuple[AnyArray, AnyArray]:
         """P and d of some columns, both without 1 / sum in P, and rounded."""
-        power, _ = self._call.scores(self.query, keys, *self._place, columns)
+        power, _ = self._call.scores(self.query, keys, self._place, columns)
         power -= self._maximum
         np.exp(power, out=power)
-        through = self.dy @ values.T
+        through = self.dy @ _turned(values)
         through -= self._shift
         through *= power
         return self._call.facts.rounded(power), self._call.facts.rounded(through)
@@ -274,51 +225,45 @@ def attend_back(call: Attention, given: Given, dq: Any, dk: Any, dv: Any) -> Non
     """Writes the gradients of queries, keys and values."""
     facts, of_query, of_key, of_value = call.facts, call.of_query, call.of_key, call.of_value
 
-    def both(item: int, head: int, columns: slice) -> tuple[AnyArray, AnyArray]:
-        keys = call.rows_of(call.key, of_key, item, head, columns)
-        return keys, call.rows_of(call.value, of_value, item, head, columns)
+    def both(there: HeadRows) -> tuple[AnyArray, AnyArray]:
+        return call.rows_of(call.key, of_key, there), call.rows_of(call.value, of_value, there)
 
-    def by_rows(block: tuple[int, int, slice]) -> None:
-        item, head, place = block
-        rows = _Rows(call, given, item, head, place)
+    def by_rows(place: HeadRows) -> None:
+        rows = _Rows(call, given, place)
         total = np.zeros_like(rows.query)
-        for columns in call.columns(place):
-            keys, values = both(item, head // call.group, columns)
+        for columns in call.columns(place.rows):
+            keys, values = both(call.shared(place, columns))
             total += rows.through(keys, values, columns)[1] @ keys
-        dq[call.layout.index(item, head, place, of_query.width)] = total * call.factor
+        dq[call.layout.index(place, of_query.width)] = call.layout.block(total * call.factor)
 
-    def by_columns(block: tuple[int, int, slice]) -> None:
-        item, head, columns = block
-        keys, values = both(item, head, columns)
+    def by_columns(there: HeadRows) -> None:
+        keys, values = both(there)
         of_keys, of_values = np.zeros_like(keys), np.zeros_like(values)
-        for own in range(head * call.group, (head + 1) * call.group):
-            for place in call.rows(columns):
-                rows = _Rows(call, given, item, own, place)
-                power, through = rows.through(keys, values, columns)
-                of_keys += through.T @ rows.query
-                of_values += power.T @ rows.dy
-        dk[call.layout.index(item, head, columns, of_key.width)] = of_keys
-        dv[call.layout.index(item, head, columns, of_value.width)] = of_values
+        for place in call.sharing(there):
+            rows = _Rows(call, given, place)
+            power, through = rows.through(keys, values, there.rows)
+            of_keys += _turned(through) @ rows.query
+            of_values += _turned(power) @ rows.dy
+        dk[call.layout.index(there, of_key.width)] = call.layout.block(of_keys)
+        dv[call.layout.index(there, of_value.width)] = call.layout.block(of_values)
 
-    facts.each(_blocks(of_query), by_rows)
-    facts.each(_blocks(of_key), by_columns)
+    facts.each(call.blocks(of_query, of_key), by_rows)
+    facts.each(call.blocks(of_key, of_query), by_columns)
 
 
-def _blocks(sizes: Sizes) -> list[tuple[int, int, slice]]:
-    """Item, head and rows of each block."""
-    places = list(_pieces(0, sizes.rows, _SHORT))
-    return [(*head, rows) for head in np.ndindex(sizes.items, sizes.heads) for rows in places]
+def _turned(matrices: AnyArray) -> AnyArray:
+    return matrices.swapaxes(-1, -2)
 
 
 def _pieces(first: int, last: int, step: int) -> Iterator[slice]:
     return (slice(start, min(start + step, last)) for start in range(first, last, step))
 
 
-def _part(shape: Shape, item: int, head: int, rows: slice, columns: slice) -> tuple[Any, ...]:
+def _part(shape: Shape, place: HeadRows, columns: slice) -> tuple[slice, ...]:
     """Where the part of a mask or bias for some scores is; an extent of 1 belongs to all of them.
 
     It has two dimensions, or four: with items and heads in front.
     """
-    *lead, height, _ = shape
-    own = (0 if extent == 1 else n for extent, n in zip(lead, (item, head), strict=False))
-    return (*own, slice(0, 1) if height == 1 else rows, columns)
+    pairs = zip(reversed(shape), (columns, *reversed(place)), strict=False)
+    own = [slice(0, 1) if extent == 1 else piece for extent, piece in pairs]
+    return tuple(reversed(own))

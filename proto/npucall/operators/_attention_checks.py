@@ -11,7 +11,8 @@ from npucall.declare.draft import Draft
 from npucall.declare.rules.rule import Fault, Rule, refuses
 from npucall.dtypes import BOOL, FLOAT, UINT8, Array
 from npucall.errors import TILING_ERROR, ArgumentError, AttributeValueError, ShapeError
-from npucall.operators._attention import LANES, LAYOUTS, Attention, Band, HeadLayout, Sizes
+from npucall.operators._attention import LANES, Attention
+from npucall.operators._heads import LAYOUTS, Band, HeadLayout, Sizes
 from npucall.tensors import Shape
 
 WIDEST = 768

@@ -6,7 +6,8 @@ from npucall.declare import Facts, Input, Output, Sample, at_once, operator, rul
 from npucall.dtypes import FLOAT, FLOATS, UINT8, AnyArray, Array
 from npucall.errors import TILING_ERROR
 from npucall.operators import _attention_checks as shared
-from npucall.operators._attention import LAYOUTS, Given, attend_back
+from npucall.operators._attention import Given, attend_back
+from npucall.operators._heads import LAYOUTS
 from npucall.operators.flash_attention_score import EVERY
 from npucall.products import A2, A3
 
