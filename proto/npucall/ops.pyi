@@ -161,6 +161,8 @@ from npucall.operators.pad import replication_pad3d as replication_pad3d
 from npucall.operators.pad import replication_pad3d_backward as replication_pad3d_backward
 from npucall.operators.rms_norm import rms_norm as rms_norm
 from npucall.operators.rms_norm_grad import rms_norm_grad as rms_norm_grad
+from npucall.operators.roi_align import roi_align_v2 as roi_align_v2
+from npucall.operators.roi_align import roi_align_v2_backward as roi_align_v2_backward
 from npucall.operators.rotary_position_embedding import rotary_position_embedding as rotary_position_embedding
 from npucall.operators.rotary_position_embedding_grad import rotary_position_embedding_grad as rotary_position_embedding_grad
 from npucall.operators.scaled_masked_softmax import scaled_masked_softmax as scaled_masked_softmax
@@ -193,6 +195,7 @@ from npucall.operators.thnn_fused_lstm_cell import thnn_fused_lstm_cell as thnn_
 from npucall.operators.thnn_fused_lstm_cell import thnn_fused_lstm_cell_backward as thnn_fused_lstm_cell_backward
 from npucall.operators.threshold import threshold as threshold
 from npucall.operators.threshold_backward import threshold_backward as threshold_backward
+from npucall.operators.unfold_grad import unfold_grad as unfold_grad
 from npucall.operators.upsample import upsample_bicubic2d as upsample_bicubic2d
 from npucall.operators.upsample import upsample_bicubic2d_aa as upsample_bicubic2d_aa
 from npucall.operators.upsample import upsample_bicubic2d_aa_grad as upsample_bicubic2d_aa_grad

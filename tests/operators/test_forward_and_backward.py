@@ -25,8 +25,8 @@ STEP = 1e-5
 NEAR = 2e-8
 SHAPE = (3, 4)
 PARTS = re.compile(r"(?P<of>aclnn\w+?)(Target|Dense)?(Backward|Grad)(?P<version>V2)?")
-PARTIAL = {"aclnnBatchNormReduceBackward", "aclnnBatchNormElemtBackward"}
-"""Steps of a gradient."""
+PARTIAL = {"aclnnBatchNormReduceBackward", "aclnnBatchNormElemtBackward", "aclnnUnfoldGrad"}
+"""Steps of a gradient, and the gradient of a view, which is no operator."""
 GRADIENTS = [
     operator
     for operator in CATALOGUE
@@ -133,6 +133,14 @@ CASES: dict[str, tuple[Case, ...]] = {
         )
         for axes, modes in ((2, range(3)), (3, range(2)))
     },
+    "aclnnRoiAlignV2": (
+        Case(
+            {"pooled_height": 2, "pooled_width": 3, "spatial_scale": 0.5, "aligned": [False, True]},
+            {"input_shape": (1, 2, 4, 5)},
+            {"self": (1, 2, 4, 5), "boxes": (2, 5)},
+            {"boxes": lambda *_: np.array([[0, 1.25, 2.5, 8.5, 4.25], [0, 0, 0, 9, 7.5]])},
+        ),
+    ),
     "aclnnIm2col": (
         Case(
             {"kernel_size": (2, 3), "dilation": (1, 2), "padding": (1, 2), "stride": (2, 1)},

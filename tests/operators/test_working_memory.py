@@ -229,6 +229,24 @@ def im2col(*planes: int) -> list[Large]:
     ]
 
 
+def unfold(*sizes: int) -> Large:
+    """Slices of two cells that meet."""
+    told = {"input_sizes": sizes, "dim": len(sizes) - 1, "size": 2, "step": 2}
+    return Large("aclnnUnfoldGrad", {"grad_out": (*sizes[:-1], sizes[-1] // 2, 2)}, told)
+
+
+def roi_align(*planes: int, cells: int) -> list[Large]:
+    """Boxes of one cell, pooled to so many along each axis."""
+    boxes, pooled = (4, 5), (4, planes[1], cells, cells)
+    told = {"pooled_height": cells, "pooled_width": cells, "spatial_scale": 1.0}
+    grad = {**told, "input_shape": planes}
+    dtypes = dict.fromkeys(("grad_output", "boxes"), FLOAT)
+    return [
+        Large("aclnnRoiAlignV2", {"self": planes, "boxes": boxes}, told),
+        Large("aclnnRoiAlignV2Backward", {"grad_output": pooled, "boxes": boxes}, grad, dtypes),
+    ]
+
+
 def pad(operator: Operator[Any, Any]) -> Large:
     """Planes with edges of a cell, or the gradient of that."""
     name = operator.name.removeprefix("aclnn")
@@ -501,6 +519,10 @@ CASES = [
     *sampled(1, 2, 2, cells=2048),
     *sampled(1, 2048, 2048, cells=2),
     *sampled(MANY // 8, 1, 2, 2, cells=2),
+    *(unfold(*sizes) for sizes in ((1, MANY), (MANY // 8, 8))),
+    *roi_align(1, 1, 2048, 2048, cells=2),
+    *roi_align(1, 1, 4, 4, cells=1024),
+    *roi_align(1, MANY // 16, 4, 4, cells=2),
     *(case for planes in ((1, 2048, 2048), (MANY // 64, 4, 4, 4)) for case in im2col(*planes)),
     *(pad(operator) for operator in CATALOGUE if re.search(r"Pad\dd", operator.name)),
     *(

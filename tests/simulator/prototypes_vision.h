@@ -99,6 +99,20 @@ SIM_OPERATOR(aclnnReplicationPad3d, const aclTensor *self, const aclIntArray *pa
 SIM_OPERATOR(aclnnReplicationPad3dBackward, const aclTensor *gradOutput, const aclTensor *self,
              const aclIntArray *padding, SIM_OUT aclTensor *gradInput);
 
+// aclnn_roi_align_v2.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnRoiAlignV2, const aclTensor *self, const aclTensor *boxes, int64_t pooledHeight,
+             int64_t pooledWidth, float spatialScale, int64_t samplingRatio, bool aligned,
+             SIM_OUT aclTensor *out);
+
+// aclnn_roi_align_v2_backward.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnRoiAlignV2Backward, const aclTensor *gradOutput, const aclTensor *boxes,
+             const aclIntArray *inputShape, int64_t pooledHeight, int64_t pooledWidth,
+             float spatialScale, int64_t samplingRatio, bool aligned, SIM_OUT aclTensor *gradInput);
+
+// aclnn_unfold_grad.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnUnfoldGrad, const aclTensor *gradOut, const aclIntArray *inputSizes, int64_t dim,
+             int64_t size, int64_t step, SIM_OUT const aclTensor *gradIn);
+
 // aclnn_upsample_bicubic_2d.h; opapi; 8.1 9.x
 SIM_OPERATOR(aclnnUpsampleBicubic2d, const aclTensor *self, const aclIntArray *outputSize,
              const bool alignCorners, const double scalesH, const double scalesW,

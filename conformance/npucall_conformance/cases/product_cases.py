@@ -128,7 +128,7 @@ def unusual_values(statement: Statement) -> Iterator[tuple[str, Any]]:
             more = (_BEYOND_FLOAT,) * (name in statement.in_kernel)
             values = [number for number in (*_WHOLE, *_DIGITS, *more) if (number > 0) not in bad]
         elif is_axis:
-            values = [partial(_from_the_other_end, value) for value in listed]
+            values = [partial(_from_the_other_end, value) for value in listed if -1 not in refused]
         elif each.c_type in ("float", "double"):
             values = [number for number in _REALS if (number > 0) not in bad]
         elif each.c_type == "int64_t" and not bad and listed != (*range(len(listed)),):

@@ -43,7 +43,7 @@ class In:
     updated: bool = False
     """It is an output of the same name too, in whose storage it comes."""
     dense: bool = False
-    """It is refused where it has gaps."""
+    """It is refused where it has gaps, or its numbers may not be repeated: no case lays it out."""
 
 
 @dataclass(frozen=True)
