@@ -134,6 +134,10 @@ from npucall.operators.mean import mean as mean
 from npucall.operators.mish import mish as mish
 from npucall.operators.mish_backward import mish_backward as mish_backward
 from npucall.operators.matmul import mm as mm
+from npucall.operators.moe_token_permute import moe_token_permute as moe_token_permute
+from npucall.operators.moe_token_permute import moe_token_permute_grad as moe_token_permute_grad
+from npucall.operators.moe_token_unpermute import moe_token_unpermute as moe_token_unpermute
+from npucall.operators.moe_token_unpermute import moe_token_unpermute_grad as moe_token_unpermute_grad
 from npucall.operators.mse_loss import mse_loss as mse_loss
 from npucall.operators.mse_loss_backward import mse_loss_backward as mse_loss_backward
 from npucall.operators.mul import mul as mul

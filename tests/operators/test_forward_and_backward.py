@@ -278,6 +278,23 @@ CASES: dict[str, tuple[Case, ...]] = {
             },
         ),
     ),
+    "aclnnMoeTokenPermute": (
+        Case(
+            {"num_out_tokens": [0, 5]},
+            {"num_topk": 2},
+            shapes={"tokens": (4, 3), "indices": (4, 2)},
+            draws={"indices": labels(3)},
+            renamed={"permuted_output_grad": UPSTREAM[0], "sorted_indices": "sorted_indices_out"},
+        ),
+    ),
+    "aclnnMoeTokenUnpermute": (
+        Case(
+            shapes={"permuted_tokens": (8, 3), "sorted_indices": (8,), "probs": (4, 2)},
+            draws={"sorted_indices": lambda r, s: np.int32(r.permutation(s[0]))},
+            renamed={"unpermuted_tokens_grad": UPSTREAM[0]},
+            variables={"probs_grad_out": "probs"},
+        ),
+    ),
     "aclnnThnnFusedLstmCell": (
         Case(
             backward={"grad_c": np.zeros(SHAPE), "has_bias": True},

@@ -35,7 +35,11 @@ from .defects import TABLES, Table
 
 COMPLEX = {COMPLEX64, COMPLEX128}
 INTEGERS = {INT8, INT16, INT32, INT64, UINT8}
-LISTED = {"aclnnHardtanh": INTEGERS, "aclnnLeakyReluBackward": {*INTEGERS, BOOL}}
+LISTED = {
+    "aclnnHardtanh": INTEGERS,
+    "aclnnInplaceHardtanh": INTEGERS,
+    "aclnnLeakyReluBackward": {*INTEGERS, BOOL},
+}
 """What these take in addition to floats; the others take every number that is not complex."""
 SCALARS = [
     (table, attribute.name)

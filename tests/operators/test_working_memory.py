@@ -110,6 +110,23 @@ def indexed(*shape: int) -> list[Large]:
     ]  # fmt: skip
 
 
+def routed(tokens: int, width: int) -> list[Large]:
+    """Two experts of each token."""
+    rows, of_index = {"sorted_indices": (2 * tokens,)}, {"sorted_indices": INT32}
+    both = {"permuted_tokens": (2 * tokens, width), **rows, "probs": (tokens, 2)}
+    grads: dict[str, Any] = {"permuted_output_grad": (2 * tokens, width), **rows}
+    experts = {"tokens": (tokens, width), "indices": (tokens, 2)}
+    return [
+        Large("aclnnMoeTokenPermute", experts, {}, {"indices": INT32}),
+        Large("aclnnMoeTokenPermuteGrad", grads, {"num_topk": 2}, of_index),
+        Large("aclnnMoeTokenUnpermute", both, {}, of_index),
+        Large(
+            "aclnnMoeTokenUnpermuteGrad", {**both, "unpermuted_tokens_grad": (tokens, width)},
+            {}, of_index,
+        ),
+    ]  # fmt: skip
+
+
 def batch_norm(*shape: int) -> list[Large]:
     names = ("weight", "running_mean", "running_var")
     forward: dict[str, Any] = {"input": shape, "weight": shape[1:2], "bias": shape[1:2]}
@@ -539,6 +556,7 @@ CASES = [
     *(nll(*shape) for shape in ((2, 4, 1024, 1024), (1, MANY, 1, 1), (MANY, 1, 1, 1))),
     *(case for shape in ((2, MANY // 2), (64, 64, 2048), (MANY, 1)) for case in prelu(*shape)),
     *(case for shape in ((MANY, 1), (4, MANY // 4)) for case in indexed(*shape)),
+    *(case for shape in ((MANY // 2, 1), (4, MANY // 8)) for case in routed(*shape)),
     Large(
         "aclnnBatchMatMul", {"self": (MANY // 64, 2, 3), "mat2": (1, 3, 4)}, {"cube_math_type": 0}
     ),

@@ -377,6 +377,32 @@ SIM_OPERATOR(aclnnIndexFillTensor, const aclTensor *self, int64_t dim, const acl
 SIM_OPERATOR(aclnnPermute, const aclTensor *self, const aclIntArray *dims,
              SIM_OUT aclTensor *out);
 
+// ---- Mixtures of experts ----
+
+// aclnn_moe_token_permute.h; opapi; 8.1 9.x; generated
+SIM_OPERATOR(aclnnMoeTokenPermute, const aclTensor *tokens, const aclTensor *indices,
+             int64_t numOutTokens, bool paddedMode, SIM_OUT const aclTensor *permuteTokensOut,
+             SIM_OUT const aclTensor *sortedIndicesOut);
+
+// aclnn_moe_token_permute_grad.h; opapi; 8.1 9.x; generated
+SIM_OPERATOR(aclnnMoeTokenPermuteGrad, const aclTensor *permutedOutputGrad,
+             const aclTensor *sortedIndices, int64_t numTopk, bool paddedMode,
+             SIM_OUT aclTensor *out);
+
+// aclnn_moe_token_unpermute.h; opapi; 8.1 9.x; generated
+SIM_OPERATOR(aclnnMoeTokenUnpermute, const aclTensor *permutedTokens,
+             const aclTensor *sortedIndices, SIM_OPTIONAL const aclTensor *probsOptional,
+             bool paddedMode, SIM_OPTIONAL const aclIntArray *restoreShapeOptional,
+             SIM_OUT aclTensor *out);
+
+// aclnn_moe_token_unpermute_grad.h; opapi; 8.1 9.x; generated
+SIM_OPERATOR(aclnnMoeTokenUnpermuteGrad, const aclTensor *permutedTokens,
+             const aclTensor *unpermutedTokensGrad, const aclTensor *sortedIndices,
+             SIM_OPTIONAL const aclTensor *probsOptional, bool paddedMode,
+             SIM_OPTIONAL const aclIntArray *restoreShapeOptional,
+             SIM_OUT aclTensor *permutedTokensGradOut,
+             SIM_OPTIONAL SIM_OUT aclTensor *probsGradOut);
+
 // ---- In place ----
 
 // aclnn_exp.h; math; 8.1 9.x; no-workspace

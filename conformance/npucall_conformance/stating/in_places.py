@@ -20,13 +20,19 @@ def in_place(statement: Statement) -> Statement:
     declared = [p for p in statement.parameters if p.name not in (_SELF, _OUT)]
     kernel = statement.kernel
     torch, cost = statement.torch, statement.cost
+    holds = _holds(result)
+
+    def fits(dtype: DType) -> bool:
+        return holds(Setup(dtypes={_SELF: dtype}))
+
     setups: dict[str, Any] = {
-        name: tuple(filter(None, map(_setup, filter(_holds(result), getattr(statement, name)))))
+        name: tuple(filter(None, map(_setup, filter(holds, getattr(statement, name)))))
         for name in ("mixed", "edges", "empty", "reductions", "halfway", "large", "broadcast")
     }
     return replace(
         statement,
         operator=statement.operator.replace("aclnn", "aclnnInplace"),
+        takes={product: tuple(filter(fits, each)) for product, each in statement.takes.items()},
         inputs=(replace(given, name=_TWIN, updated=True),),
         outputs=(replace(result, name=_TWIN, shape=_TWIN, dtype=_TWIN),),
         prototype=", ".join(["aclTensor* selfRef", *(f"{p.c_type} {p.c_name}" for p in declared)]),

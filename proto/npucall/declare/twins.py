@@ -20,13 +20,15 @@ from npucall.declare.families import made
 from npucall.declare.parameters import Input, Output
 from npucall.declare.rules.rule import Rule
 from npucall.errors import NpucallError
+from npucall.products import Product
 
 _BOTH = ("self", "out")
 _TWIN = "self_ref"
 _NAMES = re.compile(r"\b(self|out)\b")
 _SAYS_NOTHING = re.compile(
     rf"\w+ of {_TWIN} is that of {_TWIN}|{_TWIN}: the dtype of {_TWIN}"
-    rf"|{_TWIN} can be cast to .* {_TWIN}"
+    rf"|{_TWIN} can be cast to .* {_TWIN}|result can be cast to .* {_TWIN}"
+    rf"|{_TWIN}: a floating or complex dtype|dtype of {_TWIN} is FLOAT, FLOAT16, BF16, DOUBLE"
 )
 """Of rules that compare ``self`` with ``out``."""
 
@@ -35,6 +37,8 @@ def in_place(operator: Operator[Any, Any], source: str = "") -> Operator[..., An
     """``aclnnInplaceName`` of an elementwise operator ``aclnnName`` of ``self`` and ``out``."""
     over = operator.over
     assert isinstance(over, Elementwise)  # noqa: S101  # others have no twin
+    products, legacy = (_held(operator, each) for each in (operator.products, operator.legacy))
+    operator = replace(operator, products=products, legacy=legacy)  # by which its rules go, too
     own = [_of_twin(each) for each in operator.parameters if each.name != "out"]
     rules = [_renamed(rule, operator) for rule in operator.checks]
     said = {rule.description: rule for rule in reversed(rules)}
@@ -50,6 +54,16 @@ def in_place(operator: Operator[Any, Any], source: str = "") -> Operator[..., An
         formula=_formula(operator),
         source=source or operator.source,
     )
+
+
+def _held(operator: Operator[Any, Any], on: Mapping[Product, Any]) -> dict[Product, Any]:
+    """The dtypes of products whose results ``self`` can hold: those of integers may be floats."""
+    if operator.by_name["out"].dtype == "self":
+        return dict(on)
+    return {
+        product: tuple(each for each in dtypes if each.kind in ("float", "complex"))
+        for product, dtypes in on.items()
+    }
 
 
 def _of_twin(parameter: Any) -> Any:

@@ -103,7 +103,7 @@ def within(name: str, *, along: bool) -> rules.Rule:
     kernel_dtype=rules.dtype_of("self"),
     over=at_once(widen=False),
     values=shared.PLACES,
-    sample=Sample(dtypes={"index": INT64}, attributes={"dim": 0}),
+    sample=Sample({"self": (4, 9), "index": (2, 9)}, {"index": INT64}, {"dim": 0}),
     area="indexing",
     torch="gather",
     source="ops-nn index/gather_elements_v2: page aclnnGather, order and products in its source",

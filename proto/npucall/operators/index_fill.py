@@ -76,7 +76,7 @@ COMMON: dict[str, Any] = {
         rules.real("value"),
         rules.succeed_if_empty("self"),
     ),
-    sample=Sample({"index": (2,)}, {"index": INT64}, {"dim": 0, "value": 2}),
+    sample=Sample({"index": (1,)}, {"index": INT64}, {"dim": 0, "value": 2}),
     source="ops-nn index/index_fill_d: page aclnnIndexFill, order of checks in its source",
     **COMMON,
 )

@@ -82,7 +82,7 @@ def one_for_a_number(draft: Draft) -> bool:
     kernel_dtype=rules.dtype_of("self"),
     over=at_once(widen=False),
     values=shared.PLACES,
-    sample=Sample({"index": (2,)}, {"index": INT64}, {"dim": 0}),
+    sample=Sample({"self": (3, 9), "index": (4,)}, {"index": INT64}, {"dim": 0}),
     area="indexing",
     torch="index_select",
     source="ops-nn index/gather_v2: page aclnnIndexSelect, order of checks in its source",
