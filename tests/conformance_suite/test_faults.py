@@ -45,6 +45,12 @@ DEFAULTS = [
 ]
 
 
+TURNS_OF_FAULTS = [
+    pytest.param(FAULTS[::3], marks=pytest.mark.more, id="a third"),
+    pytest.param(FAULTS, marks=pytest.mark.long, id="all"),
+]
+
+
 def reporting(fault: Fault, blocks: set[str]) -> set[str]:
     """Those of the blocks that report it."""
     with pytest.MonkeyPatch.context() as patch:
@@ -70,11 +76,11 @@ def test_without_a_block_its_fault_would_pass(block: str) -> None:
     assert reporting(BY_ONE[block], set(BLOCKS)) == {block}
 
 
-@pytest.mark.more
-@each("fault", FAULTS)
-def test_exactly_the_blocks_that_are_there_for_a_fault_report_it(fault: Fault) -> None:
-    others = CHEAP if fault.quick else {"grid", "invalid"}
-    assert reporting(fault, fault.seen | others) == fault.seen
+@pytest.mark.parametrize("some", TURNS_OF_FAULTS)
+def test_exactly_the_blocks_that_are_there_for_a_fault_report_it(some: tuple[Fault, ...]) -> None:
+    for fault in some:
+        others = CHEAP if fault.quick else {"grid", "invalid"}
+        assert reporting(fault, fault.seen | others) == fault.seen, fault
 
 
 @pytest.mark.more

@@ -36,8 +36,14 @@ def test_a_quick_run_passes(title: str) -> None:
 @pytest.mark.more
 @each("title", TITLES)
 def test_the_other_blocks_pass_for_every_operator(title: str) -> None:
-    blocks = ("products", "invalid", "determinism", "crowd", "size", "large", "paths")
+    blocks = ("invalid", "determinism", "size", "large", "paths")
     passes_quickly(local(), title, blocks)
+
+
+@pytest.mark.more
+@each("title", TITLES[1::6])
+def test_a_crowd_is_answered_alike(title: str) -> None:
+    passes_quickly(local(), title, ("crowd",))
 
 
 @pytest.mark.more
