@@ -326,5 +326,5 @@ SIM_OPERATOR(aclnnBatchNormElemtBackward, const aclTensor *gradOut, const aclTen
 // aclnn_group_norm_swish.h; opapi; 8.1 9.x; generated
 SIM_OPERATOR(aclnnGroupNormSwish, const aclTensor *x, const aclTensor *gamma, const aclTensor *beta,
              int64_t numGroups, SIM_OPTIONAL char *dataFormatOptional, double eps,
-             bool activateSwish, double swishScale, SIM_OUT const aclTensor *yOut, SIM_OUT const aclTensor *meanOut,
-             SIM_OUT const aclTensor *rstdOut);
+             bool activateSwish, double swishScale, SIM_OUT const aclTensor *yOut,
+             SIM_OUT const aclTensor *meanOut, SIM_OUT const aclTensor *rstdOut);

@@ -172,7 +172,12 @@ def function(
         name = steps.__name__
         own = getattr(torch, name, None)
         theirs = by_torch or getattr(torch.nn.functional, name, None) or own
-        if name in ("sigmoid", "tanh", "max_pool2d"):  # torch.nn.functional's are old, or several
+        if name in (
+            "sigmoid",
+            "tanh",
+            "max_pool2d",
+            "max_pool3d",
+        ):  # torch.nn.functional's are old, or several
             theirs = own
         assert theirs is not None, name  # noqa: S101  # it stands where one of torch stands
         names = gradients or ("input",)

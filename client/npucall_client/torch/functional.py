@@ -13,7 +13,7 @@ from npucall.errors import NpucallError
 from npucall_client.client import Client
 from npucall_client.sending.senders import shortened
 from npucall_client.sessions.session import Session
-from npucall_client.torch import activations, classes, images, layers, losses, planes
+from npucall_client.torch import activations, classes, images, layers, losses, planes, poolings
 from npucall_client.torch.declarations import Function
 from npucall_client.torch.library import define
 from npucall_client.torch.places import Place
@@ -95,6 +95,64 @@ def _no_gradient(function: str, name: str) -> str:
     )
 
 
+def _maxima(axes: int) -> Callable[..., Tensor]:
+    def max_pool(  # noqa: PLR0913  # torch's signature
+        self: Functional,
+        input: Tensor,  # noqa: A002
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,  # noqa: FBT001, FBT002
+        return_indices: bool = False,  # noqa: FBT001, FBT002
+    ) -> Tensor:
+        if return_indices:
+            raise ValueError("return_indices: expected False, found True; the operator keeps them")
+        told = [images.pair(each, axes) for each in (kernel_size, stride, padding, dilation)]
+        result: Tensor = getattr(self, f"_max_pool{axes}d")(input, *told, ceil_mode)
+        return result
+
+    return _documented(max_pool, f"max_pool{axes}d", ", without indices")
+
+
+def _averages(axes: int) -> Callable[..., Tensor]:
+    def avg_pool(  # noqa: PLR0913  # torch's signature
+        self: Functional,
+        input: Tensor,  # noqa: A002
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,  # noqa: FBT001, FBT002
+        count_include_pad: bool = True,  # noqa: FBT001, FBT002
+        divisor_override: int | None = None,
+    ) -> Tensor:
+        told = [images.pair(each, axes) for each in (kernel_size, stride, padding)]
+        more = (ceil_mode, count_include_pad, divisor_override)
+        result: Tensor = getattr(self, f"_avg_pool{axes}d")(input, *told, *more)
+        return result
+
+    return _documented(avg_pool, f"avg_pool{axes}d")
+
+
+def _adaptive(kind: str, axes: int) -> Callable[..., Tensor]:
+    name = f"adaptive_{kind}_pool{axes}d"
+
+    def adaptive(self: Functional, input: Tensor, output_size: Any) -> Tensor:  # noqa: A002
+        each = [output_size] * axes if output_size is None else images.pair(output_size, axes)
+        own = zip(each, input.shape[-axes:], strict=True)
+        sizes = [n if wanted is None else wanted for wanted, n in own]
+        result: Tensor = getattr(self, f"_{name}")(input, sizes)
+        return result
+
+    return _documented(adaptive, name, "; None: the extent of the input")
+
+
+def _documented(method: Callable[..., Tensor], name: str, more: str = "") -> Callable[..., Tensor]:
+    method.__name__, method.__qualname__ = name, f"Functional.{name}"
+    method.__doc__ = f"As ``torch``'s ``{name}``{more}."
+    return method
+
+
 class Functional:
     """Made by ``functional``. Safe to use from several threads."""
 
@@ -153,9 +211,14 @@ class Functional:
     _conv2d = _method(images.conv2d)
     _batch_norm = _method(images.batch_norm)
     group_norm = _method(images.group_norm)
-    _max_pool2d = _method(images.max_pool2d)
-    _avg_pool2d = _method(images.avg_pool2d)
-    _adaptive_avg_pool2d = _method(images.adaptive_avg_pool2d)
+    _max_pool2d = _method(poolings.max_pool2d)
+    _max_pool3d = _method(poolings.max_pool3d)
+    _avg_pool2d = _method(poolings.avg_pool2d)
+    _avg_pool3d = _method(poolings.avg_pool3d)
+    _adaptive_avg_pool2d = _method(poolings.adaptive_avg_pool2d)
+    _adaptive_avg_pool3d = _method(poolings.adaptive_avg_pool3d)
+    _adaptive_max_pool2d = _method(poolings.adaptive_max_pool2d)
+    _adaptive_max_pool3d = _method(poolings.adaptive_max_pool3d)
     _interpolate = _method(planes.interpolate)
     _pad = _method(planes.pad)
     grid_sample = _method(planes.grid_sample)
@@ -207,45 +270,10 @@ class Functional:
         images.update_running(input, running_mean, running_var, momentum)
         return result
 
-    def max_pool2d(  # noqa: PLR0913  # torch's signature
-        self,
-        input: Tensor,  # noqa: A002
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
-        ceil_mode: bool = False,  # noqa: FBT001, FBT002
-        return_indices: bool = False,  # noqa: FBT001, FBT002
-    ) -> Tensor:
-        """As ``torch``'s ``max_pool2d``, without indices."""
-        if return_indices:
-            raise ValueError("return_indices: expected False, found True; the operator keeps them")
-        size, steps, around, apart = map(images.pair, (kernel_size, stride, padding, dilation))
-        return self._max_pool2d(input, size, steps, around, apart, ceil_mode)
-
-    def avg_pool2d(  # noqa: PLR0913  # torch's signature
-        self,
-        input: Tensor,  # noqa: A002
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        ceil_mode: bool = False,  # noqa: FBT001, FBT002
-        count_include_pad: bool = True,  # noqa: FBT001, FBT002
-        divisor_override: int | None = None,
-    ) -> Tensor:
-        """As ``torch``'s ``avg_pool2d``."""
-        size, steps, around = map(images.pair, (kernel_size, stride, padding))
-        return self._avg_pool2d(
-            input, size, steps, around, ceil_mode, count_include_pad, divisor_override
-        )
-
-    def adaptive_avg_pool2d(self, input: Tensor, output_size: Any) -> Tensor:  # noqa: A002
-        """As ``torch``'s ``adaptive_avg_pool2d``; None: the extent of the input."""
-        both = [output_size] * 2 if output_size is None else images.pair(output_size)
-        own = zip(both, input.shape[-2:], strict=True)
-        return self._adaptive_avg_pool2d(
-            input, [n if wanted is None else wanted for wanted, n in own]
-        )
+    max_pool2d, max_pool3d = _maxima(2), _maxima(3)
+    avg_pool2d, avg_pool3d = _averages(2), _averages(3)
+    adaptive_avg_pool2d, adaptive_avg_pool3d = _adaptive("avg", 2), _adaptive("avg", 3)
+    adaptive_max_pool2d, adaptive_max_pool3d = _adaptive("max", 2), _adaptive("max", 3)
 
     def interpolate(  # noqa: PLR0913  # torch's signature
         self,
@@ -304,7 +332,7 @@ def _numbers(lengths: Any) -> list[int]:
 
 FUNCTIONS = {
     function.name: function
-    for module in (losses, classes, activations, layers, images, planes)
+    for module in (losses, classes, activations, layers, images, planes, poolings)
     for function in vars(module).values()
     if isinstance(function, Function)
 }

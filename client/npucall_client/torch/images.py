@@ -1,4 +1,4 @@
-"""Layers of images: convolution, normalisation of channels, pooling; with torch's signatures."""
+"""Layers of images: convolution, normalisation of channels; with torch's signatures."""
 
 from __future__ import annotations
 
@@ -120,60 +120,6 @@ def update_running(
                 running.lerp_(new.to(running.dtype), momentum)
 
 
-@function("input", hidden=("indices",))
-def max_pool2d(
-    input: Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    ceil_mode: bool,
-) -> Steps:
-    told = {"kernel_size": tuple(kernel_size), "stride": tuple(stride), "ceil_mode": ceil_mode}
-    told |= {"padding": tuple(padding), "dilation": tuple(dilation)}
-    wide = torch.promote_types(input.dtype, torch.float32)
-
-    def backward(run: Run, upstream: Tensor, indices: Any) -> Any:
-        """In float32, since most products have no other gradient."""
-        given = {"grad_output": upstream.to(wide), "self": input.to(wide), "indices": indices}
-        return run("aclnnMaxPool2dWithIndicesBackward", **given, **told)
-
-    def by_torch() -> tuple[Tensor, Tensor]:
-        result, indices = torch.nn.functional.max_pool2d(input, **told, return_indices=True)
-        return result, indices.int()
-
-    return Steps(
-        lambda run: run("aclnnMaxPool2dWithIndices", self=input, **told),
-        {("input",): backward},
-        by_torch,
-    )
-
-
-@function()
-def avg_pool2d(
-    input: Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
-) -> Steps:
-    if divisor_override == 0:
-        raise ValueError("divisor_override: expected None or another number than 0, found 0")
-    told = {"self": input, "kernel_size": tuple(kernel_size), "stride": tuple(stride)}
-    told |= {"padding": tuple(padding), "ceil_mode": ceil_mode}
-    told |= {"count_include_pad": count_include_pad, "divisor_override": divisor_override or 0}
-    return two_operators("aclnnAvgPool2d", "aclnnAvgPool2dBackward", told)
-
-
-@function()
-def adaptive_avg_pool2d(input: Tensor, output_size: Sequence[int]) -> Steps:
-    told = {"self": input, "output_size": tuple(output_size)}
-    back = {"self": input}
-    return two_operators("aclnnAdaptiveAvgPool2d", "aclnnAdaptiveAvgPool2dBackward", told, back)
-
-
-def pair(numbers: int | Sequence[int] | None) -> list[int]:
-    """A number for both axes; nothing of None."""
-    return [numbers, numbers] if isinstance(numbers, int) else list(numbers or ())
+def pair(numbers: int | Sequence[int] | None, axes: int = 2) -> list[int]:
+    """A number for each axis; nothing of None."""
+    return [numbers] * axes if isinstance(numbers, int) else list(numbers or ())
