@@ -158,10 +158,13 @@ def test_what_a_kernel_never_writes_is_zeros_for_the_next_owner(
     assert SECRET not in answer[half:]
 
 
-def test_no_operators_kernel_finds_bytes_of_another_owner(device: Opened, seen: Seen) -> None:
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.more)])
+def test_no_operators_kernel_finds_bytes_of_another_owner(
+    device: Opened, seen: Seen, every: int
+) -> None:
     """Neither in what it reads nor in what it has to write, whatever of that it leaves."""
     wrong: list[tuple[str, str]] = []
-    for operator in CATALOGUE:
+    for operator in [*CATALOGUE][::every]:
         if device.device.unavailable_because(operator):
             continue
         call, storages = sample_of(operator, device.device)
