@@ -294,7 +294,7 @@ ROI_ALIGN_V2_BACKWARD = Statement(
     dtypes=(FLOAT,),
     **COMMON,
     empty_shapes=((2, 0, 5, 6),),
-    large_shape=(2, 20_003, 3, 3),
+    large_shape=(2, 11_003, 3, 3),
     chunked=(1, 120_000, 2, 2),
     large=(
         Setup("many-rows", (3, 20_003, 2, 3)),
