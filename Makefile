@@ -106,9 +106,10 @@ simulator: .venv/.setup  ## builds a simulated CANN (needs g++)
 	@command -v g++ > /dev/null || { echo "the simulated CANN is built by g++: install it" >&2; exit 1; }
 	$(BIN)/python -m tests.simulator.build
 
-cann-demo: simulator  ## the demo through npucall-server on a simulated NPU, as a first run and as ever
+cann-demo: simulator torch  ## demo and training through npucall-server on a simulated NPU, as a first run and as ever
 	. $(SIMULATED_CANN)/set_env.sh && $(BIN)/python examples/demo.py --device cann:0 -- --careful
 	. $(SIMULATED_CANN)/set_env.sh && $(BIN)/python examples/demo.py --device cann:0
+	. $(SIMULATED_CANN)/set_env.sh && for each in gpt resnet; do $(BIN)/python examples/train_$$each.py --device cann:0 --steps 3 || exit 1; done
 
 # --- Check and test -------------------------------------------------------------------------------
 
