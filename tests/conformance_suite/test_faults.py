@@ -29,6 +29,10 @@ SAME = {
     ("aclnnUpsampleBilinear2dBackward", "scales_w"): "the extents alone count",
     ("aclnnMatmul", "cube_math_type"): "1 allows less precision, of which the reference uses none",
     ("aclnnBatchMatMul", "cube_math_type"): "the reference uses full precision",
+    ("aclnnBatchNormElemt", "eps"): "it has no effect",
+    ("aclnnGroupNormSwish", "data_format"): "it is not looked at",
+    ("aclnnGroupNormSwishGrad", "data_format"): "it is not looked at",
+    ("aclnnMm", "cube_math_type"): "the reference uses full precision",
     ("aclnnFlashAttentionScoreGrad", "inner_precise"): "the statistics say which rows saw nothing",
 }
 """Defaults of which another value has the same results, with the reason."""

@@ -29,14 +29,14 @@ SHAPES = (rules.rank_is("input", *range(2, 9)),)
 SOURCE = "ops-nn norm: page {}, its checks [src:sync-batch-norm]"
 
 
-def _held(facts: Facts, name: str) -> int:
+def _held(facts: Facts, name: str, each: int) -> int:
     """Bytes of a channel that is longer than a block, and of a few numbers for each."""
     shape = facts.shapes[name]
     length = prod(shape) // max(shape[1], 1)
-    return (36 * length if length > BLOCK else 0) + 32 * shape[1]
+    return (each * length if length > BLOCK else 0) + 32 * shape[1]
 
 
-HOLDS = at_once(holds=lambda facts, _: _held(facts, "input"))
+HOLDS = at_once(holds=lambda facts, _: _held(facts, "input", 36))
 
 
 def has_channels(name: str = "input") -> tuple[rules.Rule, ...]:
@@ -73,7 +73,7 @@ def has_channels(name: str = "input") -> tuple[rules.Rule, ...]:
         *channels.of_channels("sum", "square_sum"),
     ),
     kernel_dtype=rules.always(FLOAT),
-    over=at_once(holds=lambda facts, _: _held(facts, "x")),
+    over=at_once(holds=lambda facts, _: _held(facts, "x", 24)),
     sample=Sample({"x": (2, 3, 2, 2)}),
     area="normalisation",
     torch="nn.SyncBatchNorm",
@@ -212,7 +212,7 @@ def batch_norm_gather_stats_with_counts(
         rules.succeed_if_empty("input"),
     ),
     kernel_dtype=rules.always(FLOAT),
-    over=HOLDS,
+    over=at_once(holds=lambda facts, _: _held(facts, "input", 16)),
     sample=Sample(dict.fromkeys(("weight", "bias", "mean", "invstd"), (3,))),
     area="normalisation",
     torch="nn.SyncBatchNorm",
