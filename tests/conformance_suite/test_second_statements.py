@@ -103,7 +103,7 @@ REASONS = {
 }
 ALLOWED = {
     "npucall.dtypes": {*CONSTANTS, "AnyArray", "DTYPES", "BY_WIRE", "DType", "FLOATS"},
-    "npucall.errors": {*REASONS, "AclnnStatus", "PARAM_INVALID", "PARAM_NULLPTR"},
+    "npucall.errors": {*REASONS, "AclnnStatus", "PARAM_INVALID", "PARAM_NULLPTR", "TILING_ERROR"},
     "npucall.tensors": {"Buffer", "Format", "Shape", "TensorSpec"},
     "npucall.declare.parameters": {"Scalar"},
     "npucall.declare.call": {"Argument"},

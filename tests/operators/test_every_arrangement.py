@@ -1,6 +1,7 @@
 """What holds for the bits of every operator: cuts of blocks, threads, roundings, casts."""
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import product
 from math import fsum
 from typing import Any
@@ -102,6 +103,12 @@ def test_results_are_rounded_to_their_own_dtype_and_then_cast_to_that_of_the_out
         tensors, attributes = drawn(case)
         plain = prepared(table.operator, tensors, attributes)
         name, spec = next(iter(plain.outputs.items()))
+        if getattr(table.operator.by_name[name], "as_is", False):
+            continue  # its formula gives the dtype of the output
+        if spec.dtype is not plain.kernel_dtype:  # what is computed in another is rounded once
+            with suppress(NpucallError):
+                own = {name: TensorSpec(plain.kernel_dtype, spec.shape)}
+                plain = prepared(table.operator, tensors, attributes, **own)
         expected = evaluated(plain, tensors)[name]
         for dtype in (FLOAT, BF16, DOUBLE, COMPLEX64):
             given = {name: TensorSpec(dtype, spec.shape)}

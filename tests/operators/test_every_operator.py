@@ -104,7 +104,10 @@ def behind_the_end(table: Table) -> list[Invalid]:
 def empty_base(table: Table) -> tuple[int, ...]:
     """The usual shape, with an extent of 0 where the operator may have one."""
     usual = table.statement.layout_shape
-    empty = next(base for base in table.statement.empty_shapes if len(base) == len(usual))
+    shapes = table.statement.empty_shapes
+    empty = next((base for base in shapes if len(base) == len(usual)), None)
+    if empty is None:
+        return shapes[0]
     return tuple(extent and there for extent, there in zip(empty, usual, strict=True))
 
 

@@ -22,8 +22,7 @@ COMMON: dict[str, Any] = {
     "rank_shapes": ((2, 1),),
     "empty_shapes": (),
     "sized": lambda count: (max(count // 64, 1), 64),
-    "large": (Setup("many-rows", (6_301, 8)), Setup("long-rows", (2, 33_011))),
-    "large_shape": (331, 83),
+    "large": (Setup("many-rows", (12_301, 8)), Setup("long-rows", (3, 33_011))),
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from npucall.dtypes import BF16, FLOAT, FLOAT16, FLOATS, INT32
-from npucall.errors import AttributeValueError
+from npucall.errors import AttributeValueError, NpucallError, ShapeError
 from npucall.tensors import Shape
 from npucall_conformance.statements import group_norm
 from npucall_conformance.statements.rms_norm import late
@@ -209,6 +209,10 @@ def grad_torch(k: Arguments, torch: Any) -> Any:
             if there}  # fmt: skip
 
 
+def reshaped(row: str, shapes: dict[str, Shape], blamed: str, error: type[NpucallError]) -> Invalid:
+    return Invalid(row, {name: {"shape": each} for name, each in shapes.items()}, (blamed,), error)
+
+
 REQUIRED: dict[str, Any] = {"attributes": {"dgamma_is_require": True, "dbeta_is_require": True}}
 GROUP_NORM_SWISH_GRAD = Statement(
     "aclnnGroupNormSwishGrad",
@@ -255,6 +259,9 @@ GROUP_NORM_SWISH_GRAD = Statement(
             *defects.shapes("beta", (2,), (1, 4)),
             Invalid("uneven-groups", {"num_groups": 3, "mean": {"shape": (3, 3)},
                     "rstd": {"shape": (3, 3)}}, ("num_groups",), AttributeValueError),
+            reshaped("no-elements", {"dy": (3, 4, 0), "x": (3, 4, 0)}, "x", ShapeError),
+            reshaped("long-groups", {"dy": (3, 8002, 1), "x": (3, 8002, 1), "gamma": (8002,),
+                     "beta": (8002,)}, "num_groups", AttributeValueError),
             *defects.shapes("dx_out", (24,), (3, 2, 4)),
             *defects.shapes("dgamma_out", (2,), (1, 4)),
             *defects.shapes("dbeta_out", (2,), (1, 4)),

@@ -158,6 +158,11 @@ def no_channels(base: Shape, *names: str) -> Invalid:
     return Invalid("no-channels", dict.fromkeys(names, shape), ("self",), ShapeError)
 
 
+def no_gradients(base: Shape) -> tuple[Invalid, ...]:
+    changes = {"grad_output": {"shape": (*base[:-2], 0, 1)}, "output_size": (0, 1)}
+    return (Invalid("no-gradients", changes, ("grad_output",), ShapeError),)
+
+
 def gaps(name: str, shape: Shape) -> tuple[Invalid, ...]:
     strides = [2]
     for extent in reversed(shape[1:]):
@@ -271,6 +276,7 @@ def grad_stated(axes: int) -> Statement:
             *(several("output_size", (), (2, 2, 2)) if flat else
               (no_channels(base, "self", "indices", "out"), *arrays_wrong(axes))),
             *defects.shapes("grad_output", (2, 3, *room), (2, 2, *room[::-1])),
+            *(no_gradients(base) if flat else ()),
             *outside(base, math.prod(room)),
         ),
         empty_spares=("index-", "no-", "gaps-"),

@@ -25,6 +25,11 @@ def in_place(statement: Statement) -> Statement:
     def fits(dtype: DType) -> bool:
         return holds(Setup(dtypes={_SELF: dtype}))
 
+    rows = [(row.row, _row(row, statement)) for row in statement.invalid]
+    behind = (
+        [name for name, _ in rows].index(statement.empty_before) if statement.empty_before else 0
+    )
+    left = (row.row for _, row in rows[behind:] if row is not None)
     setups: dict[str, Any] = {
         name: tuple(filter(None, map(_setup, filter(holds, getattr(statement, name)))))
         for name in ("mixed", "edges", "empty", "reductions", "halfway", "large", "broadcast")
@@ -47,7 +52,8 @@ def in_place(statement: Statement) -> Statement:
         **setups,
         written=(),
         contradictions=(),
-        invalid=tuple(filter(None, (_row(row, statement) for row in statement.invalid))),
+        invalid=tuple(row for _, row in rows if row is not None),
+        empty_before=next(left, "") if statement.empty_before else "",
     )
 
 

@@ -166,12 +166,17 @@ def found(count: int = PLANES) -> tuple[rules.Rule, ...]:
             holds=lambda draft: min(axis.windows for axis in axes_of(draft, count)) > 0,
             found=lambda draft: f"shape {draft.shape('self')}",
         ),
-        rules.shape_of(
-            "self",
-            into="windows",
-            make=lambda draft: (
-                *draft.shape("self")[:-count],
-                *(axis.windows for axis in axes_of(draft, count)),
-            ),
+        counted(count),
+    )
+
+
+def counted(count: int = PLANES) -> rules.Rule:
+    """Finds ``windows``, the shape of what is pooled."""
+    return rules.shape_of(
+        "self",
+        into="windows",
+        make=lambda draft: (
+            *draft.shape("self")[:-count],
+            *(axis.windows for axis in axes_of(draft, count)),
         ),
     )

@@ -51,7 +51,7 @@ PLANES = "planes, (N, C, D, H, W) or (C, D, H, W)"
         windows.within("kernel_size", VOLUMES),
         windows.values("stride", 1),
         windows.half_padding(VOLUMES),
-        *windows.found(VOLUMES),
+        windows.counted(VOLUMES),
         rules.same_shape("out", "windows", "that of the windows"),
         rules.succeed_if_empty("self"),
     ),
