@@ -143,7 +143,7 @@ def _inputs(
             continue
         array = _drawn(case, each, Draw(random, case.shapes[each.name], seen, case.shapes))
         layout = case.layouts.get(each.name, DENSE)
-        if each.dense or not layout.fits(array.shape, output=each.updated):
+        if each.dense or not layout.fits(array.shape, output=each.updated or each.apart):
             layout = DENSE
         spec = layout.spec(case.dtypes[each.name], array.shape)
         storages[each.name], arrays[each.name] = put(array, spec, _fill(case, seed))

@@ -44,6 +44,8 @@ class In:
     """It is an output of the same name too, in whose storage it comes."""
     dense: bool = False
     """It is refused where it has gaps, or its numbers may not be repeated: no case lays it out."""
+    apart: bool = False
+    """None of its elements share memory, since their numbers follow from those of other inputs."""
 
 
 @dataclass(frozen=True)
