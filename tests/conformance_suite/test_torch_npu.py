@@ -43,6 +43,11 @@ NOT_ON_THE_CPU = {
     "aclnnFlashAttentionScoreGrad",
     "aclnnMaxPool2dWithIndices",  # indices are INT64
     "aclnnMaxPool2dWithIndicesBackward",
+    "aclnnAdaptiveMaxPool2dBackward",  # or their gradients want INT64
+    "aclnnAdaptiveMaxPool3d",
+    "aclnnAdaptiveMaxPool3dBackward",
+    "aclnnMaxPool3dWithArgmax",
+    "aclnnMaxPool3dWithArgmaxBackward",
 }
 SILU = {"operators": ("aclnnSilu",)}
 REFUSED = "call aclnnSilu failed, error code is {}"

@@ -246,6 +246,7 @@ OTHERWISE_AT_EDGES = {
     *("aclnnEluBackward", "aclnnHardswishBackward", "aclnnHardswishBackwardV2", "aclnnLogit"),
     *("aclnnHardtanhBackward", "aclnnKlDiv", "aclnnKlDivTargetBackward", "aclnnLogitGrad"),
     *("aclnnSoftmaxBackward", "aclnnLayerNorm", "aclnnLayerNormBackward", "aclnnGroupNorm"),
+    "aclnnGroupNormSwish",
     *("aclnnHardshrinkBackward", "aclnnSoftshrinkBackward"),
 }
 """Of these torch has other rules for NaN and at the ends."""

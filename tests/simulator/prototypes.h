@@ -169,7 +169,7 @@ SIM_OPERATOR(aclnnEluBackward, const aclTensor *gradOutput, const aclScalar *alp
              const aclScalar *scale, const aclScalar *inputScale, bool isResult,
              const aclTensor *selfOrResult, SIM_OUT aclTensor *gradInput);
 
-// aclnn_selu_backward.h; nn; 8.1 9.x
+// aclnn_selu_backward.h; nn; 8.1 9.x; any-rank
 SIM_OPERATOR(aclnnSeluBackward, const aclTensor *gradOutput, const aclTensor *result,
              SIM_OUT aclTensor *gradInput);
 

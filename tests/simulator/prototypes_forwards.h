@@ -312,7 +312,7 @@ SIM_OPERATOR(aclnnHardshrink, const aclTensor *self, const aclScalar *lambd,
 SIM_OPERATOR(aclnnSoftshrink, const aclTensor *self, const aclScalar *lambd,
              SIM_OUT aclTensor *out);
 
-// aclnn_selu.h; nn; 8.1 9.x
+// aclnn_selu.h; nn; 8.1 9.x; any-rank
 SIM_OPERATOR(aclnnSelu, const aclTensor *self, SIM_OUT aclTensor *out);
 
 // aclnn_celu.h; nn; 8.1 9.x
@@ -421,7 +421,7 @@ SIM_OPERATOR(aclnnInplaceHardtanh, SIM_OUT aclTensor *selfRef, const aclScalar *
 // aclnn_mish.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnInplaceMish, SIM_OUT aclTensor *selfRef);
 
-// aclnn_selu.h; nn; 8.1 9.x
+// aclnn_selu.h; nn; 8.1 9.x; any-rank
 SIM_OPERATOR(aclnnInplaceSelu, SIM_OUT aclTensor *selfRef);
 
 // aclnn_celu.h; nn; 8.1 9.x
@@ -434,7 +434,7 @@ SIM_OPERATOR(aclnnInplaceLeakyRelu, SIM_OUT aclTensor *selfRef, const aclScalar 
 SIM_OPERATOR(aclnnInplaceElu, SIM_OUT aclTensor *selfRef, const aclScalar *alpha,
              const aclScalar *scale, const aclScalar *inputScale);
 
-// aclnn_hardswish.h; nn; 8.1 9.x
+// aclnn_hardswish.h; nn; 8.1 9.x; any-rank
 SIM_OPERATOR(aclnnInplaceHardswish, SIM_OUT aclTensor *selfRef);
 
 // aclnn_hardsigmoid.h; nn; 8.1 9.x

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from npucall.dtypes import FLOAT8_E5M2
 from npucall.tensors import Buffer, Shape, TensorSpec, row_major
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class Layout(NamedTuple):
         """Another array's memory in this layout, which was made from that array's own."""
         if 0 in self.shape:
             return array.reshape(self.shape)
+        if self.dtype == FLOAT8_E5M2.numpy:  # as_strided cannot name it
+            return as_strided(array.view(np.uint8), self.shape, self.strides).view(self.dtype)
         return as_strided(array, self.shape, self.strides)
 
     @property
