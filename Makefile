@@ -154,7 +154,7 @@ chart: .venv/.chart  ## the Helm chart: lints and renders it, compares it with t
 AT_ONCE ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
 
-test: .venv/.test  ## the tests that need no device; three to four minutes
+test: .venv/.test  ## the tests that need no device; under three minutes
 	$(PYTEST)
 
 test-all: .venv/.dev  ## what make test leaves out: of broad sweeps, and what needs PyTorch (make torch)
