@@ -109,7 +109,7 @@ simulator: .venv/.setup  ## builds a simulated CANN (needs g++)
 cann-demo: simulator torch  ## demo and training through npucall-server on a simulated NPU, as a first run and as ever
 	. $(SIMULATED_CANN)/set_env.sh && $(BIN)/python examples/demo.py --device cann:0 -- --careful
 	. $(SIMULATED_CANN)/set_env.sh && $(BIN)/python examples/demo.py --device cann:0
-	. $(SIMULATED_CANN)/set_env.sh && for each in gpt resnet; do $(BIN)/python examples/train_$$each.py --device cann:0 --steps 3 || exit 1; done
+	. $(SIMULATED_CANN)/set_env.sh && for each in gpt resnet; do $(BIN)/python examples/train_$$each.py --device cann:0 --steps 4 || exit 1; done
 
 # --- Check and test -------------------------------------------------------------------------------
 

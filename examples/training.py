@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -144,7 +145,14 @@ def main(
         given.picture.write_text(text, encoding="utf-8")
     apart = abs(servers.final / torchs.final - 1)
     falls = servers.losses[-1] < servers.losses[0]
-    return 0 if servers.worst <= 1 and apart <= APART and falls else 1
+    faults = {
+        "a loss or gradient is beyond the tolerance": servers.worst > 1,
+        f"the final losses are more than {APART:.0%} apart": apart > APART,
+        "the last loss is not below the first: take more steps": not falls,
+    }
+    for fault in filter(faults.get, faults):
+        print(f"training: {fault}", file=sys.stderr)
+    return int(any(faults.values()))
 
 
 def _arguments(doc: str) -> argparse.Namespace:
