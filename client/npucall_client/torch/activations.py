@@ -159,12 +159,12 @@ def prelu(input: Tensor, weight: Tensor) -> Steps:
     return two_operators("aclnnPrelu", "aclnnPreluBackward", told, of=("input", "weight"))
 
 
-@function(saves_result=True)
+@function(saves_result=True, by_torch=torch.sigmoid)
 def sigmoid(input: Tensor) -> Steps:
     return _by_result("aclnnSigmoid", "aclnnSigmoidBackward", input)
 
 
-@function(saves_result=True)
+@function(saves_result=True, by_torch=torch.tanh)
 def tanh(input: Tensor) -> Steps:
     return _by_result("aclnnTanh", "aclnnTanhBackward", input)
 

@@ -165,20 +165,14 @@ def function(
 ) -> Callable[[Callable[P, Steps]], Function[P]]:
     """Declares a function of ``torch.nn.functional``, or of torch, with its name and signature.
 
-    ``by_torch``: the same by functions of torch, if torch has none of that name.
+    ``by_torch``: the same by functions of torch, if torch has none of that name, or if that of
+    ``torch.nn.functional`` is old, or several.
     """
 
     def declare(steps: Callable[P, Steps]) -> Function[P]:
         name = steps.__name__
         own = getattr(torch, name, None)
         theirs = by_torch or getattr(torch.nn.functional, name, None) or own
-        if name in (
-            "sigmoid",
-            "tanh",
-            "max_pool2d",
-            "max_pool3d",
-        ):  # torch.nn.functional's are old, or several
-            theirs = own
         assert theirs is not None, name  # noqa: S101  # it stands where one of torch stands
         names = gradients or ("input",)
         return Function(name, theirs, steps, names, saves_result, hidden, autocast)

@@ -42,7 +42,8 @@ def _maxima(axes: int) -> Function[...]:
             lambda run: run(f"aclnn{name}", self=input, **told), {("input",): backward}, by_torch
         )
 
-    return _named(max_pool, "max_pool", axes, hidden=("indices",))
+    torchs = getattr(torch, f"max_pool{axes}d")
+    return _named(max_pool, "max_pool", axes, ("indices",), torchs)
 
 
 def _averages(axes: int) -> Function[...]:

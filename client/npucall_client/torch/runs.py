@@ -145,9 +145,7 @@ class SessionRun(InSession):
             self._program = self._program or self._session.program()
             return self._program.run(operator, **self.placed(arguments))
         with self.together() as calls:
-            found = calls(operator, **arguments)
-            every = found if isinstance(found, tuple) else (found,)
-            several = [each for each in every if each is not None]
+            several = _there(calls(operator, **arguments))
             calls.fetch(*several)
         return one_or_several(map(self.tensor, several))
 
@@ -177,9 +175,14 @@ class InFloat64(EachAtOnce):
             for name, value in arguments.items()
         }
         found = compute(CATALOGUE.find(operator, "", self._variant), **given)
-        several = found if isinstance(found, tuple) else (found,)
-        there = (np.asarray(each) for each in several if each is not None)
+        there = map(np.asarray, _there(found))
         return one_or_several(map(torch.from_numpy, there))
+
+
+def _there(found: Any) -> list[Any]:
+    """The outputs of an operator that there are."""
+    every = found if isinstance(found, tuple) else (found,)
+    return [each for each in every if each is not None]
 
 
 def _kept(value: Tensor, session: Session, program: Program) -> Remote:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,11 +23,6 @@ COMMON: dict[str, Any] = {
     "sized": lambda count: (max(count // 64, 1), 64),
     "large": (Setup("many-rows", (12_301, 8)), Setup("long-rows", (3, 33_011))),
 }
-
-
-def late(*rows: Invalid) -> tuple[Invalid, ...]:
-    """What the software finds when it cuts the work into tiles."""
-    return tuple(replace(row, status=TILING) for row in rows)
 
 
 def permutation(draw: Draw) -> Any:

@@ -220,7 +220,7 @@ ADD_LAYER_NORM = Statement(
         *defects.dtypes("x2", found=DOUBLE),
         *defects.dtypes("gamma", "beta", "bias", "y_out", "mean_out", "rstd_out", "x_out",
                         found=FLOAT16),
-        *rms.late(
+        *defects.late(
             *defects.shapes("x1", (), alone=True),
             *defects.ranks("x1"),
             *defects.shapes("gamma", ()),
@@ -275,7 +275,7 @@ ADD_LAYER_NORM_GRAD = Statement(
         *defects.dtypes("dy", found=INT32),
         *defects.dtypes("dy", found=BF16, products=("Ascend310P",)),
         *defects.dtypes("x1", "x2", "rstd", "mean", "gamma", "dsum", *OUTPUTS, found=FLOAT16),
-        *rms.late(
+        *defects.late(
             *defects.shapes("x1", (), alone=True),
             *defects.ranks("x1"),
             *defects.shapes("gamma", ()),

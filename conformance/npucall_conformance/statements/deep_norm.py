@@ -144,7 +144,7 @@ DEEP_NORM = Statement(
         *defects.dtypes("x", found=BF16, products=("Ascend310P",)),
         *defects.dtypes("gx", found=DOUBLE),
         *defects.dtypes("beta", "gamma", *STATISTICS, "y_out", found=FLOAT16),
-        *rms.late(
+        *defects.late(
             *defects.shapes("x", (4,)),
             *defects.ranks("x"),
             *defects.shapes("gamma", ()),
@@ -188,7 +188,7 @@ DEEP_NORM_GRAD = Statement(
         *defects.dtypes("dy", found=INT32),
         *defects.dtypes("dy", found=BF16, products=("Ascend310P",)),
         *defects.dtypes("x", "gx", "gamma", "mean", "rstd", *OUTPUTS, found=FLOAT16),
-        *rms.late(
+        *defects.late(
             *defects.shapes("dy", (4,)),
             *defects.ranks("dy"),
             *defects.shapes("gamma", ()),

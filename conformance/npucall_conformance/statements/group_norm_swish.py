@@ -12,7 +12,6 @@ from npucall.dtypes import BF16, FLOAT, FLOAT16, FLOATS, INT32
 from npucall.errors import AttributeValueError, NpucallError, ShapeError
 from npucall.tensors import Shape
 from npucall_conformance.statements import group_norm
-from npucall_conformance.statements.rms_norm import late
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import normal, uniform
@@ -134,7 +133,7 @@ GROUP_NORM_SWISH = Statement(
         *defects.nulls("x", "gamma", "beta", "y_out", *STATISTICS),
         *defects.dtypes("x", found=INT32),
         *defects.dtypes("gamma", "beta", "y_out", *STATISTICS, found=FLOAT16),
-        *late(
+        *defects.late(
             *defects.shapes("x", (24,), (1,) * 9),
             *defects.shapes("gamma", (2,), (1, 4)),
             *defects.shapes("beta", (2,), (1, 4)),
@@ -249,7 +248,7 @@ GROUP_NORM_SWISH_GRAD = Statement(
         *defects.nulls("dy", "mean", "rstd", "x", "gamma", "beta", *OUTPUTS),
         *defects.dtypes("dy", found=INT32),
         *defects.dtypes("mean", "rstd", "x", "gamma", "beta", *OUTPUTS, found=FLOAT16),
-        *late(
+        *defects.late(
             *defects.shapes("dy", (24,), (1,) * 9),
             *defects.shapes("x", (3, 2, 4)),
             *defects.values("num_groups", 0, -1),

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from npucall.dtypes import DOUBLE, FLOAT16, FLOATS, INT32
-from npucall.errors import AttributeValueError, ShapeError
+from npucall.errors import ShapeError
 from npucall.tensors import Shape
+from npucall_conformance.statements.max_pool2d import several
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import normal
@@ -135,13 +136,6 @@ def grad_arrays(k: Arguments) -> Terms:
             total[..., ys[i][rows][:, None], xs[j][columns_]] += part
         found.append(total)
     return Terms(found[0], found[1], summed=math.prod(k["kernel_size"]))
-
-
-def several(name: str, *found: Any) -> tuple[Invalid, ...]:
-    return tuple(
-        Invalid(f"{name}-{'-'.join(map(str, value)) or 'none'}", {name: value}, (name,),
-                AttributeValueError) for value in found
-    )  # fmt: skip
 
 
 LENGTHS = tuple(row for name in NAMES for row in several(name, (2,), (2, 2, 2)))

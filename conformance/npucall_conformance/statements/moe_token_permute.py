@@ -94,7 +94,7 @@ MOE_TOKEN_PERMUTE = Statement(
         *defects.dtypes("permute_tokens_out", found=FLOAT16),
         *defects.dtypes("sorted_indices_out", found=INT64),
         *defects.values("padded_mode", True),  # noqa: FBT003
-        *shared.late(
+        *defects.late(
             *defects.shapes("tokens", (3,), block="rank"),
             *defects.ranks("tokens"),
             *defects.shapes("indices", (3, 2, 1), (), block="rank"),
@@ -175,7 +175,7 @@ MOE_TOKEN_PERMUTE_GRAD = Statement(
         *defects.dtypes("sorted_indices", found=INT64),
         *defects.dtypes("out", found=FLOAT16),
         *defects.values("padded_mode", True),  # noqa: FBT003
-        *shared.late(
+        *defects.late(
             *defects.shapes("permuted_output_grad", (6,), (6, 4, 1), block="rank"),
             *defects.shapes("permuted_output_grad", (6, 0)),
             *defects.shapes("sorted_indices", (6, 1), block="rank"),

@@ -90,7 +90,7 @@ def refused(count: int) -> tuple[Invalid, ...]:
     """What both refuse, of so many rows, in calls of two experts or one."""
     return (
         *defects.values("padded_mode", True),  # noqa: FBT003
-        *shared.late(
+        *defects.late(
             *defects.shapes("permuted_tokens", (count,), (count, 4, 1), block="rank"),
             *defects.shapes("permuted_tokens", (count, 0)),
             *defects.shapes("sorted_indices", (count, 1), block="rank"),
@@ -137,7 +137,7 @@ MOE_TOKEN_UNPERMUTE = Statement(
         *defects.dtypes("probs", found=DOUBLE),
         *defects.dtypes("out", found=FLOAT16),
         *refused(6),
-        *shared.late(*defects.shapes("out", (4, 3), (12,))),
+        *defects.late(*defects.shapes("out", (4, 3), (12,))),
         *shared.beyond("sorted_indices", 6, 6, -1),
     ),
 )  # fmt: skip
@@ -227,7 +227,7 @@ MOE_TOKEN_UNPERMUTE_GRAD = Statement(
         *defects.dtypes("probs", found=DOUBLE),
         *defects.dtypes("permuted_tokens_grad_out", "probs_grad_out", found=FLOAT16),
         *refused(3),
-        *shared.late(
+        *defects.late(
             *defects.shapes("unpermuted_tokens_grad", (4, 4), (3, 3), (12,)),
             *defects.shapes("permuted_tokens_grad_out", (4, 3), (12,)),
             *defects.shapes("probs_grad_out", (1, 3), (3,)),

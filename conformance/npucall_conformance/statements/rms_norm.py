@@ -116,12 +116,6 @@ def grad_arrays(k: Arguments) -> dict[str, Terms]:
     return {"dx_out": Terms(dx.reshape(shape), sizes.reshape(shape)), "dgamma_out": dgamma}
 
 
-def late(*rows: Invalid) -> tuple[Invalid, ...]:
-    """What the software finds when it cuts the work into tiles."""
-    return tuple(Invalid(row.row, row.changes, row.blames, row.error, TILING, block=row.block,
-                         products=row.products) for row in rows)  # fmt: skip
-
-
 MIXED = (
     Setup(dtypes={"gamma": FLOAT}, only=(FLOAT16, BF16), products=tuple(FLOATS_WITH_BFLOAT16)),
 )
@@ -160,7 +154,7 @@ RMS_NORM = Statement(
         *defects.dtypes("x", found=BF16, products=("Ascend310P",)),
         NO_MIX,
         *defects.dtypes("gamma", "y_out", "rstd_out", found=FLOAT16),
-        *late(
+        *defects.late(
             *defects.shapes("x", (), alone=True),
             *defects.ranks("x"),
             *defects.shapes("gamma", ()),
@@ -206,7 +200,7 @@ RMS_NORM_GRAD = Statement(
         *defects.dtypes("x", "rstd", found=DOUBLE),
         NO_MIX,
         *defects.dtypes("gamma", "dx_out", "dgamma_out", found=FLOAT16),
-        *late(
+        *defects.late(
             *defects.shapes("x", (), alone=True),
             *defects.ranks("x"),
             *defects.shapes("gamma", ()),

@@ -5,11 +5,13 @@ The valid call has tensors of FLOAT and of the statement's ``layout_shape``.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from npucall.dtypes import BF16, DOUBLE, INT32, DType
 from npucall.errors import (
     PARAM_NULLPTR,
+    TILING_ERROR,
     ArgumentMissingError,
     ArgumentUnknownError,
     AttributeValueError,
@@ -36,6 +38,11 @@ def of_every_operator(given: str, output: str) -> tuple[Invalid, ...]:
             f"overlap-{output}", {output: {"overlaps": True}}, (output,), TensorLayoutError, None
         ),
     )
+
+
+def late(*rows: Invalid) -> tuple[Invalid, ...]:
+    """What the software finds when it cuts the work into tiles."""
+    return tuple(replace(row, status=TILING_ERROR) for row in rows)
 
 
 def _each(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from itertools import dropwhile
+from operator import ne
 from typing import Any
 
 from npucall.dtypes import DType
@@ -25,11 +28,8 @@ def in_place(statement: Statement) -> Statement:
     def fits(dtype: DType) -> bool:
         return holds(Setup(dtypes={_SELF: dtype}))
 
-    rows = [(row.row, _row(row, statement)) for row in statement.invalid]
-    behind = (
-        [name for name, _ in rows].index(statement.empty_before) if statement.empty_before else 0
-    )
-    left = (row.row for _, row in rows[behind:] if row is not None)
+    rows = {row.row: _row(row, statement) for row in statement.invalid}
+    behind = dropwhile(partial(ne, statement.empty_before), rows)
     setups: dict[str, Any] = {
         name: tuple(filter(None, map(_setup, filter(holds, getattr(statement, name)))))
         for name in ("mixed", "edges", "empty", "reductions", "halfway", "large", "broadcast")
@@ -52,8 +52,8 @@ def in_place(statement: Statement) -> Statement:
         **setups,
         written=(),
         contradictions=(),
-        invalid=tuple(row for _, row in rows if row is not None),
-        empty_before=next(left, "") if statement.empty_before else "",
+        invalid=tuple(filter(None, rows.values())),
+        empty_before=next(filter(rows.get, behind), ""),
     )
 
 

@@ -21,7 +21,14 @@ from npucall.tensors import Format, Shape
 
 FIRST = (Format.ND, Format.NCL, Format.NCHW, Format.NCDHW)
 """Formats whose second dimension is the channel."""
-CHANNELS = rules.shape_of("input", into="channels", make=lambda draft: draft.shape("input")[1:2])
+
+
+def channels_of(name: str) -> rules.Rule:
+    """Finds ``channels``, the shape of what has one element for each."""
+    return rules.shape_of(name, into="channels", make=lambda draft: draft.shape(name)[1:2])
+
+
+CHANNELS = channels_of("input")
 
 
 def of_channels(*names: str) -> tuple[rules.Rule, ...]:

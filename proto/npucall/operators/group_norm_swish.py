@@ -9,6 +9,7 @@ from npucall.declare.draft import Draft
 from npucall.declare.prepare import Prepared
 from npucall.dtypes import FLOAT, FLOATS, AnyArray, Array
 from npucall.errors import TILING_ERROR, AttributeValueError
+from npucall.operators._channels import channels_of
 from npucall.operators._norms import no_zero
 from npucall.operators._numerics import gated
 from npucall.operators._rows import held
@@ -50,7 +51,7 @@ DIVIDED = (
     rules.shape_of("x and num_groups", into="rows", make=_rows),
     rules.shape_of("x and num_groups", into="row", make=_row),
 )
-CHANNELS = rules.shape_of("x", into="channels", make=lambda draft: draft.shape("x")[1:2])
+CHANNELS = channels_of("x")
 DTYPES = tuple(
     (x, *(weight,) * 2, x, *(weight,) * 2) for x in FLOATS for weight in dict.fromkeys((x, FLOAT))
 )

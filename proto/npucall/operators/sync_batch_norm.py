@@ -48,7 +48,7 @@ def has_channels(name: str = "input") -> tuple[rules.Rule, ...]:
             holds=lambda draft: draft.shape(name)[1] > 0,
             found=lambda draft: f"shape {draft.shape(name)}",
         ),
-        rules.shape_of(name, into="channels", make=lambda draft: draft.shape(name)[1:2]),
+        channels.channels_of(name),
     )
 
 
@@ -60,7 +60,7 @@ def has_channels(name: str = "input") -> tuple[rules.Rule, ...]:
     products=NEW,
     checks=(
         rules.present("x", "sum", "square_sum"),
-        rules.shape_of("x", into="channels", make=lambda draft: draft.shape("x")[1:2]),
+        channels.channels_of("x"),
         single,
         rules.fill_if_empty("x", "sum", "square_sum", fill=lambda _: 0.0, meaning="0"),
         rules.supported("x"),

@@ -30,8 +30,7 @@ def begun(call: Prepared, storages: Mapping[str, Any]) -> Mapping[str, Any]:
     A storage with gaps that is already on the device stays there: see ``set_in``.
     """
     names = sent_outputs(call) & call.unwritten.keys() if call.unwritten else ()
-    begun = {name: _begun(call, name, storages.get(name)) for name in names}
-    return {**storages, **begun} if begun else storages
+    return {**storages, **{name: _begun(call, name, storages.get(name)) for name in names}}
 
 
 def set_in(call: Prepared, name: str, storage: AnyArray) -> None:
@@ -41,10 +40,12 @@ def set_in(call: Prepared, name: str, storage: AnyArray) -> None:
 
 def _begun(call: Prepared, name: str, sent: object) -> object:
     spec = call.outputs[name]
+    if spec.bytes == spec.storage_bytes:
+        sent = None  # without gaps nothing of it stays
+    if sent is not None and not isinstance(sent, bytes | bytearray | memoryview):
+        return sent
     storage = np.zeros(spec.storage_bytes, np.uint8)
-    if spec.bytes != spec.storage_bytes and sent is not None:
-        if not isinstance(sent, bytes | bytearray | memoryview):
-            return sent
+    if sent is not None:
         storage[:] = np.frombuffer(sent, np.uint8)
     set_in(call, name, storage)
     return storage.data
