@@ -4,10 +4,14 @@
 
 A fault is one change in what computes and checks a call: another constant, border, dtype of a step,
 axis or order, a sign, a condition, an attribute forgotten in the key of a cache, scratch memory
-that calls share. It counts only if it changes the answer to a valid or refused call that
+that calls share. It is kept only if it changes the answer to a valid or refused call that
 ``npucall conform --fuzz`` draws, and not only by an exception, which any call shows. So nobody has
 to say what is a fault. The operators whose answers it changes are then judged quickly; after that,
 what no quick run reports is judged in full. What no run reports is printed.
+
+It is a fair fault if one of these changed answers is wrong: it is not what the statement of the
+operator and the tolerance of ``cpu-strict`` allow. Other changes, such as a sum of six numbers in
+float32, leave every answer one that a server may give. The shares of both are printed.
 
 Each fault is tried in a fork of this process, so Linux alone can run it: on the operators that run
 the changed function, until the first report. Files that are there, one for each seed, are gone on
@@ -26,7 +30,7 @@ import random
 import re
 import signal
 import sys
-from itertools import islice, product
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeAlias
 
@@ -41,6 +45,8 @@ from npucall.operators import CATALOGUE
 from npucall_conformance.cases.drawn_calls import drawn
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.select import Selection, select
+from npucall_conformance.judging.check import check, expectation_of
+from npucall_conformance.judging.profiles import CPU_STRICT
 from npucall_conformance.running.not_judged import applies
 from npucall_conformance.running.runner import QUICK_REPEAT, QUICK_ROUNDS, Runner
 from npucall_conformance.statements import statements
@@ -48,8 +54,10 @@ from npucall_conformance.statements import statements
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from npucall_conformance.cases.case import Case
     from npucall_conformance.cases.made_call import MadeCall
     from npucall_conformance.stating.statement import Statement
+    from npucall_conformance.wire import AnswerOrError
 
 ROOT = Path(__file__).parent.parent
 Runs: TypeAlias = tuple[str, ...]
@@ -209,6 +217,7 @@ def sample(seed: int, only: str = "") -> Iterator[Fault]:
 class Known(NamedTuple):
     """Calls that are drawn of an operator, and what a right server says to them."""
 
+    cases: list[Case]
     calls: list[MadeCall]
     answers: list[Any]
     ran: frozenset[tuple[str, int]]
@@ -217,9 +226,9 @@ class Known(NamedTuple):
 
 def known_of(statement: Statement, subject: Any) -> Known:
     """Calls of an operator as they are sent; none that the suite itself draws."""
-    cases = [drawn(statement, f"faults/{number}") for number in range(CALLS)]
-    product = subject.server.product
-    calls = [call_of(case, 0, product) for case in cases if applies(case, subject)]
+    every = (drawn(statement, f"faults/{number}") for number in range(CALLS))
+    cases = [case for case in every if applies(case, subject)]
+    calls = [call_of(case, 0, subject.server.product) for case in cases]
     formula = CATALOGUE.find(statement.operator, statement.variant).formula
     ran = {(formula.__module__, 0)} if formula else set()
 
@@ -230,10 +239,10 @@ def known_of(statement: Statement, subject: Any) -> Known:
         cache.cache_clear()
     sys.settrace(note)  # small calls are computed in this thread
     try:
-        said = list(answers(subject, calls))
+        said = [compared(subject.ask(call)) for call in calls]
     finally:
         sys.settrace(None)
-    return Known(calls, said, frozenset(ran))
+    return Known(cases, calls, said, frozenset(ran))
 
 
 @functools.cache
@@ -243,14 +252,11 @@ def caches() -> list[Any]:
     return [each for each in gc.get_objects() if isinstance(each, functools._lru_cache_wrapper)]  # noqa: SLF001
 
 
-def answers(subject: Any, calls: list[MadeCall]) -> Iterator[Any]:
-    """What the server says to calls, in a form that can be compared."""
-    for call in calls:
-        answer = subject.ask(call)
-        if isinstance(answer, NpucallError):
-            yield answer.reason, answer.aclnn_status, answer.parameters
-        else:
-            yield answer.outputs, answer.storages, answer.reply.warned
+def compared(answer: AnswerOrError) -> Any:
+    """An answer in a form that can be compared."""
+    if isinstance(answer, NpucallError):
+        return answer.reason, answer.aclnn_status, answer.parameters
+    return answer.outputs, answer.storages, answer.reply.warned
 
 
 def near(fault: Fault, right: dict[str, Known]) -> list[str]:
@@ -273,7 +279,9 @@ def tried(
         return {"said": "no fault", "why": f"{type(error).__name__}: {error}"}
     for cache in caches():
         cache.cache_clear()
-    operators = operators or list(islice(changed(fault, right), JUDGED))
+    said: dict[str, Any] = {}
+    if operators is None:
+        operators, said["fair"] = concerned(fault, right)
     if not operators:
         return {"said": "no fault", "why": "changes no answer"}
     for run, title in product(runs, operators):
@@ -281,17 +289,34 @@ def tried(
         runner = Runner(local(), rounds=QUICK_ROUNDS, repeat=QUICK_REPEAT)
         for outcome in runner.run(cases):
             if outcome.status == "failed":
-                return {"said": run, "case": outcome.case, "why": outcome.problems[0][:200]}
-    return {"said": "passes", "operators": operators, "runs": runs}
+                return said | {"said": run, "case": outcome.case, "why": outcome.problems[0][:200]}
+    return said | {"said": "passes", "operators": operators, "runs": runs}
 
 
-def changed(fault: Fault, right: dict[str, Known]) -> Iterator[str]:
-    """The operators whose answers are others in this process."""
-    subject = local()
+def concerned(fault: Fault, right: dict[str, Known]) -> tuple[list[str], bool]:
+    """Operators of which an answer is wrong in this process, if there are any; else another."""
+    wrong: list[str] = []
+    others: list[str] = []
     for title in near(fault, right):
-        pairs = zip(answers(subject, right[title].calls), right[title].answers, strict=True)
-        if any(now != before and now[0] != InternalError.reason for now, before in pairs):
-            yield title
+        said = is_wrong(right[title])
+        wrong += [title] * (said is True)
+        others += [title] * (said is False)
+        if len(wrong) == JUDGED:
+            break
+    return (wrong or others)[:JUDGED], bool(wrong)
+
+
+def is_wrong(known: Known) -> bool | None:
+    """Whether an answer is wrong in this process; False: one is another; None: none is."""
+    subject, another = local(), None
+    for case, call, before in zip(known.cases, known.calls, known.answers, strict=True):
+        answer = subject.ask(call)
+        now = compared(answer)
+        if now != before and now[0] != InternalError.reason:
+            another = False
+            if check(expectation_of(case, call), answer, CPU_STRICT).problems:
+                return True
+    return another
 
 
 def judged(
@@ -336,20 +361,28 @@ def main() -> None:
         with path.open("a") as out:
             said = judged_of(chosen, seed, _before(path), out)
         for fault, each in said.items():
-            if each == "passes":
-                print(f"{fault.module}:{fault.line} {fault.kind}: {fault.new}")
-        counts = [[*said.values()].count(each) / len(said) for each in (*RUNS, "passes")]
-        shares = f"quick {counts[0]:.1%}, full {counts[0] + counts[1]:.1%}"
-        print(f"of {len(said)} faults, seed {seed}: {shares}", flush=True)
+            if each["said"] == "passes":
+                fair = "" if each["fair"] else ", within the tolerance"
+                print(f"{fault.module}:{fault.line} {fault.kind}: {fault.new}{fair}")
+        fair = [each["said"] for each in said.values() if each.get("fair", True)]
+        print(f"seed {seed}: {_shares([each['said'] for each in said.values()])}")
+        print(f"of which fair: {_shares(fair)}", flush=True)
+
+
+def _shares(said: list[str]) -> str:
+    quick, full = (sum(each in RUNS[:most] for each in said) for most in (1, 2))
+    share = 100 / max(len(said), 1)
+    return f"{len(said)} faults, quick {quick * share:.1f} %, full {full * share:.1f} %"
 
 
 def judged_of(
     chosen: argparse.Namespace, seed: int, known: dict[Fault, dict[str, Any]], out: TextIO
-) -> dict[Fault, str]:
-    """What reports the faults of a seed; ``known``: what ``out`` says already."""
+) -> dict[Fault, dict[str, Any]]:
+    """What is said of the faults of a seed; ``known``: what ``out`` says already."""
 
     def judge(fault: Fault, runs: Runs, operators: list[str] | None = None) -> None:
-        known[fault] = judged(fault, {} if operators else right(), runs, operators)
+        said = judged(fault, {} if operators else right(), runs, operators)
+        known[fault] = {"fair": known.get(fault, {}).get("fair", True), **said}
         out.write(json.dumps({**fault._asdict(), **known[fault]}) + "\n")
         out.flush()
 
@@ -364,7 +397,7 @@ def judged_of(
         said = known[fault]
         if said["said"] == "passes" and (chosen.again or "full" not in said["runs"]):
             judge(fault, RUNS if chosen.again else ("full",), said["operators"])
-    return {fault: known[fault]["said"] for fault in found}
+    return {fault: known[fault] for fault in found}
 
 
 @functools.cache

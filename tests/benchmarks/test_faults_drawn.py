@@ -5,8 +5,8 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from faults import ROOT, faults, judged, known_of, local, near, sample
-from tests.conformance_suite.servers import STATEMENTS
+from faults import ROOT, faults, is_wrong, judged, known_of, local, near, sample
+from tests.conformance_suite.servers import STATEMENTS, altered, flip
 from tests.rows import each
 
 SILU = "aclnnSilu"
@@ -50,6 +50,14 @@ def test_a_fork_says_whether_a_change_is_a_fault_and_what_reports_it() -> None:
     said = {judged(fault, right)["said"] for fault in faults(module)}
     assert "quick" in said
     assert said <= {"quick", "full", "no fault"}
+
+
+def test_a_change_is_fair_only_if_an_answer_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = known_of(STATEMENTS[SILU], local())
+    others = known._replace(answers=[None] * len(known.calls))
+    assert (is_wrong(known), is_wrong(others)) == (None, False)
+    monkeypatch.setattr("faults.local", lambda: altered(flip))
+    assert is_wrong(known) is True
 
 
 def test_a_fault_is_tried_on_operators_that_run_its_function_or_are_declared_there() -> None:
