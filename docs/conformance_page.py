@@ -10,7 +10,7 @@ import numpy as np
 import page_parts
 
 from npucall_conformance import conform_command
-from npucall_conformance.cases.case import BLOCKS
+from npucall_conformance.cases.blocks import BLOCKS
 from npucall_conformance.statements import statements
 from npucall_conformance.stating.parts import Refusal
 
@@ -34,7 +34,8 @@ def filled(text: str) -> str:
 
 
 def _blocks() -> str:
-    rows = [(f"`{name}`", purpose) for name, purpose in BLOCKS.items()]
+    purposes = {name: inspect.getdoc(block).partition("\n")[0] for name, block in BLOCKS.items()}
+    rows = [(f"`{n}`", f"{text[0].lower()}{text[1:-1]}") for n, text in purposes.items()]
     return page_parts.table(("block", "what it tries"), rows)
 
 

@@ -17,8 +17,8 @@ from npucall.declare.prepare import prepare
 from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
 from npucall.tensors import TensorSpec
+from npucall_conformance.cases.case import Maker
 from npucall_conformance.cases.made_call import call_of
-from npucall_conformance.cases.maker import Maker
 from npucall_conformance.statements import statements
 
 if TYPE_CHECKING:

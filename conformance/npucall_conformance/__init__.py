@@ -10,9 +10,8 @@
 * ``running`` asks a server, or a library in place of a server, and compares its answers with the
   expected ones.
 * ``reporting`` says what a run found: verdict, coverage, causes, known deviations, pages and files.
-* ``golden`` writes inputs and expected outputs into files for other tools, ``bundle`` those of
-  failing cases, with the answers, for ``npucall replay``; ``gradients`` judges the gradients of a
-  module of torch.
+* ``golden`` writes inputs and expected outputs into files: for other tools; and of failing cases,
+  with the answers, for ``npucall replay``. ``gradients`` judges the gradients of a module of torch.
 * ``options`` does what the options ask for; ``conform_command`` declares ``npucall conform`` and
   ``npucall replay``, ``rerun_command`` declares ``npucall rerun``; ``wire`` sends any call, even a
   wrong one.

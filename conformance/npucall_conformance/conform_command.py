@@ -19,10 +19,10 @@ from npucall.texts import did_you_mean, plain
 from npucall_client.client import connect as connect_and_wait
 from npucall_client.commands.as_json import AsJson, print_json
 from npucall_client.commands.console import Soc, Target, TargetOption, the_target
-from npucall_conformance import bundle
-from npucall_conformance.cases.case import BLOCKS, Case
+from npucall_conformance import golden
+from npucall_conformance.cases.blocks import BLOCKS
+from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.select import Selection, select, variants_of
-from npucall_conformance.golden import Golden
 from npucall_conformance.judging.profiles import CANN_STANDARD, PROFILES, known_profile
 from npucall_conformance.options import judge, versions
 from npucall_conformance.running.runner import QUICK_REPEAT, REPEAT
@@ -206,7 +206,7 @@ def replay(  # noqa: PLR0913  # options of a command
     target = the_target(target, target_option)
     with ExitStack() as stack:
         subject = SubjectOpener(stack, connect, soc).first(target, adapter)
-        outcome = bundle.replay(folder, subject, known_profile(profile))
+        outcome = golden.replay(folder, subject, known_profile(profile))
     if as_json:
         print_json({name: getattr(outcome, name) for name in ("case", "status", "problems")})
     else:
@@ -217,10 +217,10 @@ def replay(  # noqa: PLR0913  # options of a command
 
 def _export(folder: Path, cases: Sequence[Case], soc: str, profile: str, seed: int) -> None:
     """Writes golden data of the cases."""
-    golden = Golden(folder, product_of(soc).soc, profile, seed, versions())
-    golden.write(cases)
-    print(f"{len(golden.cases)} cases for {golden.product} in {folder}")
-    for reason, many in golden.left_out.items():
+    written = golden.Golden(folder, product_of(soc).soc, profile, seed, versions())
+    written.write(cases)
+    print(f"{len(written.cases)} cases for {written.product} in {folder}")
+    for reason, many in written.left_out.items():
         print(f"left out {many}: {reason}")
 
 

@@ -3,6 +3,10 @@
 ``manifest.json`` has everything except numbers. Each case has a ``.npz`` with its inputs, and for
 each output ``expected`` and ``tolerance`` in float64. ``examples/golden_data.py`` reads them with
 only NumPy. Fields are added, never changed.
+
+A failing case is written in the same form, as a *bundle* in a folder, to be looked at anywhere, and
+run again: ``npucall replay FOLDER``. Its ``case.json`` also says how it failed; ``arrays.npz`` also
+has what the server answered: ``got.NAME``. The suite makes a case again from its id and the seed.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,17 +24,23 @@ import numpy as np
 
 from npucall.declare.parameters import Scalar
 from npucall.dtypes import BF16, AnyArray, DType
-from npucall.errors import ArgumentUnknownError, TensorLayoutError
+from npucall.errors import ArgumentUnknownError, NpucallError, TensorLayoutError
 from npucall.tensors import TensorSpec, view
 from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.made_call import MadeCall, call_of
-from npucall_conformance.judging.check import Expectation, expectation_of
+from npucall_conformance.cases.select import Selection, select
+from npucall_conformance.judging.check import Expectation, arrays_of, described, expectation_of
 from npucall_conformance.judging.profiles import tolerance
 from npucall_conformance.judging.truth import Expected
+from npucall_conformance.reporting.report import CaseOutcome, Report
+from npucall_conformance.running.crowd import Observation
+from npucall_conformance.running.runner import Runner
+from npucall_conformance.running.subject import Subject
+from npucall_conformance.statements import statements
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16, Parameter
 
 _NOT_IN_C = (ArgumentUnknownError, TensorLayoutError)
-FORMAT, VERSION = "npucall golden data", 1
+FORMAT, VERSION, BUNDLE = "npucall golden data", 1, 3
 _STORED = {
     "BF16": "uint16: the upper half of a float32",
     "others": "NumPy's dtype of that size, or unsigned integers where NumPy has none",
@@ -224,3 +234,44 @@ def _number(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
+
+
+def save(folder: Path, report: Report, seen: Observation) -> Path:
+    """Writes a bundle into a folder of its own below ``folder``; returns that folder.
+
+    ``report`` is that of the run, which need not have ended.
+    """
+    case, call, expectation, answer = seen.case, seen.call, seen.expectation, seen.answer
+    place = folder / folder_of(case)
+    place.mkdir(parents=True, exist_ok=True)
+    arrays: dict[str, Any] = arrays_in(call, expectation, report.profile)
+    if not isinstance(answer, NpucallError):
+        arrays |= {f"got.{name}": plain(array) for name, array in arrays_of(answer).items()}
+    np.savez(place / "arrays.npz", **arrays)
+    about = {
+        "bundle": BUNDLE,
+        **entry_of(case, call, expectation),
+        "problems": seen.outcome.problems,
+        "error": described(answer) if isinstance(answer, NpucallError) else None,
+        "profile": report.profile,
+        "seed": report.seed,
+        "server": asdict(report.server),
+        "versions": report.versions,
+    }
+    (place / "case.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    return place
+
+
+def replay(place: Path, subject: Subject, profile: str = "") -> CaseOutcome:
+    """Runs a bundle's case once more, and judges it as then, or by another profile.
+
+    Raises OSError or ValueError if there is no bundle, or if this suite has no such case.
+    """
+    about = json.loads((place / "case.json").read_text(encoding="utf-8"))
+    if about.get("bundle") != BUNDLE:
+        raise ValueError(f"{place}: expected a bundle of version {BUNDLE}")
+    cases = select(statements(), Selection(cases=(about["case"],)))
+    runner = Runner(subject, profile=profile or about["profile"], seed=about["seed"])
+    for outcome in runner.run(cases):
+        return outcome
+    raise ValueError(f"{place}: expected a case of this suite, found {about['case']}")

@@ -13,9 +13,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from npucall_client.client import Client
-from npucall_conformance import bundle
 from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.select import Selection, wanted
+from npucall_conformance.golden import save as save_case
 from npucall_conformance.reporting import baseline as deviations
 from npucall_conformance.reporting.report import CaseOutcome, Report
 from npucall_conformance.running.paths import due
@@ -73,7 +73,7 @@ def judge(  # noqa: PLR0913  # the options of the command
         )  # fmt: skip
         runner = Runner(
             first, second, report.profile, seed,
-            on_failure=partial(bundle.save, save, report) if save else None,
+            on_failure=partial(save_case, save, report) if save else None,
             rounds=QUICK_ROUNDS if chosen.quick else repeat or REPEAT,
             repeat=repeat or (QUICK_REPEAT if chosen.quick else REPEAT),
             allow_missing=allow_missing,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from npucall.errors import InternalError, NpucallError
 from npucall.places import Place
@@ -86,35 +86,16 @@ def send(client: Client, call: BoundCall, timeout: float = 60.0) -> WireAnswer:
     return received(response, perf_counter_ns() - start)
 
 
-class Adapter(Protocol):
-    """Answers calls. If it raises any other error than those named here, the answer is wrong."""
-
-    @property
-    def client(self) -> Client:
-        """The client for requests other than calls.
-
-        Raises NotJudgedError if there is no server.
-        """
-        ...
-
-    def answer(self, call: MadeCall, timeout: float) -> WireAnswer:
-        """The answer to a call.
-
-        Raises NpucallError as a server does, NotJudgedError for a call that cannot be made here.
-        """
-        ...
-
-    def lives(self) -> bool:
-        """Whether it can still be asked, after a call without an answer."""
-        ...
-
-
 _SIGN_OF_LIFE = 2.0
 """How many seconds a server has to describe itself."""
 
 
 class ServerAdapter:
-    """Sends calls to the server of a client."""
+    """Sends calls to the server of a client.
+
+    A library of this process in place of a server, such as ``TorchNpu``, has the same methods. If
+    one raises any other error than those that it names, the answer is wrong.
+    """
 
     def __init__(self, client: Client) -> None:
         self.client = client

@@ -15,7 +15,7 @@ from tests.operators.test_labels import CALLS, labels_of, with_label
 from npucall.dtypes import FLOAT, FLOAT16
 from npucall.errors import ArgumentError, NpucallError, VariantUnavailableError
 from npucall_client import Client
-from npucall_conformance.cases.maker import Maker
+from npucall_conformance.cases.case import Maker
 from npucall_conformance.stating.parts import Invalid
 from npucall_conformance.stating.statement import LEFT_OUT
 

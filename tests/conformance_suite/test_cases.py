@@ -13,11 +13,10 @@ from npucall.dtypes import BF16, FLOAT16, DType, dtype_named
 from npucall.operators import CATALOGUE
 from npucall.products import PRODUCTS
 from npucall_conformance.cases.arrangements import EXPANDED
-from npucall_conformance.cases.blocks import cases_of
-from npucall_conformance.cases.case import BLOCKS, FUZZ, Case
+from npucall_conformance.cases.blocks import BLOCKS, cases_of
+from npucall_conformance.cases.case import FUZZ, Case, Maker
 from npucall_conformance.cases.large import BEYOND
 from npucall_conformance.cases.made_call import call_of
-from npucall_conformance.cases.maker import Maker
 from npucall_conformance.cases.select import ONCE, Selection, select
 from npucall_conformance.judging.truth import expected
 from npucall_conformance.statements import statements

@@ -3,7 +3,7 @@
 import pytest
 from tests.rows import each
 
-from npucall_conformance.cases.case import BLOCKS
+from npucall_conformance.cases.blocks import BLOCKS
 from npucall_conformance.statements import statements
 
 from .fault_table import CHECKS, DRAWN, OPERATORS, PATHS, PLACES, ROUNDING, SAYS

@@ -11,10 +11,10 @@ from tests.rows import each
 from npucall.dtypes import FLOAT, FLOAT16
 from npucall.errors import InternalError
 from npucall_conformance.cases.blocks import cases_of
+from npucall_conformance.cases.case import Maker
 from npucall_conformance.cases.drawn_calls import apart, drawn_again
 from npucall_conformance.cases.draws import Draws, layout
 from npucall_conformance.cases.made_call import call_of
-from npucall_conformance.cases.maker import Maker
 from npucall_conformance.reporting.report import CaseOutcome
 from npucall_conformance.running.crowd import Observation
 from npucall_conformance.running.runner import Runner

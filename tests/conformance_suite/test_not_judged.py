@@ -13,7 +13,7 @@ from npucall.errors import (
     ServerUnreachableError,
 )
 from npucall_client.testing import running_server
-from npucall_conformance.cases.case import BLOCKS
+from npucall_conformance.cases.blocks import BLOCKS
 from npucall_conformance.reporting.report import CaseOutcome
 from npucall_conformance.running import subject as module
 from npucall_conformance.running.crowd import CALLERS

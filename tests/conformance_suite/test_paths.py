@@ -10,7 +10,7 @@ from tests.rows import each
 
 import npucall_client
 from npucall.wire.replies import Timings
-from npucall_conformance import bundle
+from npucall_conformance import golden
 from npucall_conformance.reporting.report import CaseOutcome, Report
 from npucall_conformance.running.crowd import Observation
 from npucall_conformance.running.paths import PATHS, PLAN, PROGRAM_PLAN, UNREAD
@@ -91,10 +91,10 @@ def test_a_bundle_of_a_path_fails_again_until_the_path_is_right(
         with monkeypatch.context() as patched:
             next(fault for fault in FAULTS if "stream" in fault.seen).apply(patched)
             run(server, operators=(ANY,), blocks=("paths",), quick=True, on_failure=found.append)
-            place = bundle.save(tmp_path, Report("cpu-strict", 0, server.server), found[0])
-            again = bundle.replay(place, server)
+            place = golden.save(tmp_path, Report("cpu-strict", 0, server.server), found[0])
+            again = golden.replay(place, server)
             assert again.problems == found[0].outcome.problems
-        assert bundle.replay(place, server).status == "passed"
+        assert golden.replay(place, server).status == "passed"
 
 
 @each(

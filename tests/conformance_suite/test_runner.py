@@ -15,7 +15,7 @@ from npucall.wire.messages import Response
 from npucall.wire.replies import Reply
 from npucall_client.local.transport import LocalTransport
 from npucall_client.sending.request import Request
-from npucall_conformance import bundle, wire
+from npucall_conformance import golden, wire
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.reporting.report import JudgedServer, Report
 from npucall_conformance.running.crowd import CALLERS, Observation
@@ -216,7 +216,7 @@ def invert(storage: bytearray) -> None:
 
 def saved(folder: Path, seen: Observation) -> Path:
     report = Report("cpu-strict", 0, local().server, versions={"numpy": "2"})
-    return bundle.save(folder, report, seen)
+    return golden.save(folder, report, seen)
 
 
 def kept(**filters: Any) -> list[Observation]:
@@ -239,9 +239,9 @@ def test_a_bundle_holds_the_call_and_fails_until_it_is_mended(tmp_path: Path, ca
             np.testing.assert_array_equal(arrays[f"expected.{name}"], truth.value)
             apart = np.abs(arrays[f"got.{name}"].astype(float) - truth.value)
             assert not (apart <= arrays[f"tolerance.{name}"]).all()
-    replayed = bundle.replay(place, altered(invert))
+    replayed = golden.replay(place, altered(invert))
     assert (replayed.status, replayed.problems) == ("failed", seen.outcome.problems)
-    assert bundle.replay(place, local()).status == "passed"
+    assert golden.replay(place, local()).status == "passed"
 
 
 @each("block", ["invalid", "reduction", "documents", "rank", "written", "fuzz"])
@@ -250,7 +250,7 @@ def test_a_bundle_of_any_block_is_run_again(tmp_path: Path, block: str) -> None:
     found = kept(operators=titles, blocks=(block,), quick=block != "fuzz")
     assert found
     for seen in found[:: len(found) // 4 + 1]:
-        assert bundle.replay(saved(tmp_path, seen), local()).status == "passed"
+        assert golden.replay(saved(tmp_path, seen), local()).status == "passed"
 
 
 def test_bfloat16_is_stored_as_unsigned_integers(tmp_path: Path) -> None:
@@ -270,4 +270,4 @@ def test_bfloat16_is_stored_as_unsigned_integers(tmp_path: Path) -> None:
 def test_another_folder_is_refused(tmp_path: Path, about: str, says: str) -> None:
     (tmp_path / "case.json").write_text(about)
     with pytest.raises(ValueError, match=says):
-        bundle.replay(tmp_path, local())
+        golden.replay(tmp_path, local())

@@ -17,7 +17,7 @@ pytestmark = [
 from tests.rows import each  # noqa: E402
 
 from npucall.dtypes import FLOAT  # noqa: E402
-from npucall_conformance import bundle  # noqa: E402
+from npucall_conformance import golden  # noqa: E402
 from npucall_conformance.reporting.report import Report  # noqa: E402
 from npucall_conformance.running.subject import Subject, in_place_of_a_server  # noqa: E402
 from npucall_conformance.running.torch_npu import TorchNpu, ways  # noqa: E402
@@ -174,10 +174,10 @@ def test_a_bundle_is_replayed_without_a_server(npu: Any, tmp_path: Path) -> None
     npu.npu_gelu = lambda x, approximate="none": right(x, approximate) * 1.5
     kept: list[Observation] = []
     run(host(), cases=GELU, **STANDARD, on_failure=kept.append)
-    saved = bundle.save(tmp_path, Report("cann-standard", 0, host().server), kept[0])
-    assert bundle.replay(saved, host()).status == "failed"
+    saved = golden.save(tmp_path, Report("cann-standard", 0, host().server), kept[0])
+    assert golden.replay(saved, host()).status == "failed"
     npu.npu_gelu = right
-    assert bundle.replay(saved, host()).status == "passed"
+    assert golden.replay(saved, host()).status == "passed"
 
 
 def test_a_library_has_no_paths_and_no_listing(npu: Any) -> None:

@@ -17,9 +17,8 @@ from npucall.operators import CATALOGUE
 from npucall.products import A2, Product
 from npucall.tensors import TensorSpec
 from npucall_conformance.cases.arrangements import view
-from npucall_conformance.cases.case import Case
+from npucall_conformance.cases.case import Case, Maker
 from npucall_conformance.cases.made_call import call_of
-from npucall_conformance.cases.maker import Maker
 from npucall_conformance.stating.parts import Setup
 from npucall_conformance.stating.statement import Statement
 

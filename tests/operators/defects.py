@@ -19,8 +19,8 @@ from npucall.errors import ArgumentError, NpucallError
 from npucall.operators import CATALOGUE
 from npucall.products import A2, PRODUCTS, Product
 from npucall.tensors import TensorSpec
+from npucall_conformance.cases.case import Maker
 from npucall_conformance.cases.made_call import argument_of, call_of
-from npucall_conformance.cases.maker import Maker
 from npucall_conformance.statements import statements
 from npucall_conformance.stating.parts import Invalid, Setup
 from npucall_conformance.stating.statement import LEFT_OUT, Statement

@@ -16,8 +16,7 @@ from npucall.declare.parameters import Kind
 from npucall.dtypes import BF16, COMPLEX64, DOUBLE, FLOAT, FLOAT16, DType
 from npucall.errors import NpucallError
 from npucall.tensors import TensorSpec
-from npucall_conformance.cases.case import Case
-from npucall_conformance.cases.maker import Maker
+from npucall_conformance.cases.case import Case, Maker
 from npucall_conformance.stating.parts import Setup
 
 from .calls import (

@@ -21,8 +21,8 @@ from npucall.dtypes import BF16, DTYPES, FLOAT, INT8, DType
 from npucall.errors import ShapeError
 from npucall.operators import CATALOGUE
 from npucall.products import A2, ASCEND_950, PRODUCTS, Product
-from npucall_conformance.cases.blocks import cases_of
-from npucall_conformance.cases.case import BLOCKS, FUZZ, Case
+from npucall_conformance.cases.blocks import BLOCKS, cases_of
+from npucall_conformance.cases.case import FUZZ, Case
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.running.runner import Runner

@@ -10,11 +10,10 @@ from math import prod
 from npucall.dtypes import FLOAT
 from npucall.errors import PARAM_NULLPTR
 from npucall_conformance.cases.arrangements import ARRANGEMENTS, GAPS, OFFSET, STEP
-from npucall_conformance.cases.case import Case
+from npucall_conformance.cases.case import Case, Maker
 from npucall_conformance.cases.drawn_calls import fuzz
 from npucall_conformance.cases.large import IN_CHUNKS, SHORT, large, other_places, tiny
 from npucall_conformance.cases.made_call import call_of
-from npucall_conformance.cases.maker import Maker
 from npucall_conformance.cases.product_cases import defaults, listing, products, unusual
 from npucall_conformance.stating.defects import of_every_operator
 from npucall_conformance.stating.parts import Invalid, Setup
@@ -33,18 +32,15 @@ _FEW = 3
 """Shapes of the determinism block."""
 
 
-def cases_of(statement: Statement, block: str) -> Iterator[Case]:
-    """Every case of a block of a statement, always the same ones in the same order."""
-    return _BLOCKS[block](Maker(statement, block))
-
-
-def _grid(make: Maker) -> Iterator[Case]:
+def grid(make: Maker) -> Iterator[Case]:
+    """All dtypes, attributes and usual shapes."""
     for dtype in make.statement.dtypes:
         for base, attributes in product(make.statement.base_shapes, make.combinations):
             yield make.case(dtype, Setup(base=base), attributes)
 
 
-def _broadcast(make: Maker) -> Iterator[Case]:
+def broadcast(make: Maker) -> Iterator[Case]:
+    """Rows, columns, single elements, and what is stretched on both sides."""
     first, *rest = make.statement.dtypes
     for setup, attributes in product(make.statement.broadcast, make.combinations):
         if not setup.only or first in setup.only:
@@ -52,14 +48,16 @@ def _broadcast(make: Maker) -> Iterator[Case]:
     yield from make.sampled(make.statement.broadcast, tuple(rest))
 
 
-def _mixed(make: Maker) -> Iterator[Case]:
+def mixed(make: Maker) -> Iterator[Case]:
+    """Inputs of several dtypes, and outputs of another."""
     for setup in make.statement.mixed:
         for dtype in setup.only or make.statement.dtypes[:1]:
             yield make.case(dtype, setup, telling=True)
             yield make.case(dtype, setup)
 
 
-def _layout(make: Maker) -> Iterator[Case]:
+def layout(make: Maker) -> Iterator[Case]:
+    """Transposed, with steps, offsets, gaps and stride 0; bytes between elements stay."""
     statement = make.statement
     base, kinds, names = Setup(base=statement.layout_shape), list(ARRANGEMENTS), make.names
     for turn, dtype in enumerate(statement.dtypes):
@@ -88,7 +86,8 @@ def _layout(make: Maker) -> Iterator[Case]:
     yield from other_places(make, SHORT)
 
 
-def _empty(make: Maker) -> Iterator[Case]:
+def empty(make: Maker) -> Iterator[Case]:
+    """No elements, in every position."""
     on = make.statement.empty_on
     setups = tuple(Setup(base=base, products=on) for base in make.statement.empty_shapes)
     for setup, attributes in product(setups, make.combinations):
@@ -120,13 +119,15 @@ def _empty_and_wrong(make: Maker) -> Iterator[Case]:
                 yield make.wrong(f"empty-{row.row}", wrong, products=there or row.products)
 
 
-def _rank(make: Maker) -> Iterator[Case]:
+def rank(make: Maker) -> Iterator[Case]:
+    """From no dimension to as many as there may be."""
     setups = tuple(Setup(base=base) for base in make.statement.rank_shapes)
     yield from make.sampled(setups, make.statement.dtypes)
     yield from make.refused()
 
 
-def _edge(make: Maker) -> Iterator[Case]:
+def edge(make: Maker) -> Iterator[Case]:
+    """Zeros, infinities, NaN, ends of the range, and what overflows or cancels."""
     statement = make.statement
     for dtype, setup in product(statement.dtypes, statement.edges):
         if not setup.only or dtype in setup.only:
@@ -138,8 +139,8 @@ def _edge(make: Maker) -> Iterator[Case]:
     yield from tiny(make)
 
 
-def _written(make: Maker) -> Iterator[Case]:
-    """Calls whose results are written out."""
+def written(make: Maker) -> Iterator[Case]:
+    """Results that are written out: complex numbers, integers that wrap around."""
     statement = make.statement
     for number, each in enumerate(statement.written, 1):
         dtypes = {name: dtype_of(array) for name, array in each.inputs.items()}
@@ -152,7 +153,8 @@ def _written(make: Maker) -> Iterator[Case]:
         )  # fmt: skip
 
 
-def _reduction(make: Maker) -> Iterator[Case]:
+def reduction(make: Maker) -> Iterator[Case]:
+    """Unusual values that attributes may have: beyond 32 bits, axes from the end."""
     for dtype, setup in product(make.statement.dtypes, make.statement.reductions):
         yield make.case(dtype, setup)
         yield make.case(dtype, setup)
@@ -160,7 +162,8 @@ def _reduction(make: Maker) -> Iterator[Case]:
     yield from unusual(make)
 
 
-def _invalid(make: Maker) -> Iterator[Case]:
+def invalid(make: Maker) -> Iterator[Case]:
+    """Every row of the error table, alone and two at a time: the first must be found."""
     yield make.wrong("nothing-wrong")
     yield from make.refused()
     rows = make.statement.invalid
@@ -188,7 +191,8 @@ def _far_apart(rows: list[Invalid]) -> Iterator[tuple[Invalid, Invalid]]:
             yield first, second
 
 
-def _determinism(make: Maker) -> Iterator[Case]:
+def determinism(make: Maker) -> Iterator[Case]:
+    """The same call again, alone and at once: the same bits."""
     for dtype in make.statement.dtypes:
         for base in make.statement.base_shapes[-_FEW:]:
             yield make.case(dtype, Setup(base=base))
@@ -198,21 +202,22 @@ def _determinism(make: Maker) -> Iterator[Case]:
     yield make.case(make.statement.dtypes[0], large)
 
 
-def _crowd(make: Maker) -> Iterator[Case]:
-    """The calls of the block ``crowd``; ``running/crowd.py`` sends them."""
+def crowd(make: Maker) -> Iterator[Case]:
+    """Several callers with other operators, shapes and values at once, many times."""
     for turn, dtype in enumerate(make.statement.dtypes):
         shapes = make.statement.base_shapes
         yield make.case(dtype, Setup(base=shapes[turn % len(shapes)]))
     yield make.case(make.statement.dtypes[0], Setup(base=make.statement.sized(_TOGETHER)))
 
 
-def _size(make: Maker) -> Iterator[Case]:
+def size(make: Maker) -> Iterator[Case]:
+    """Numbers of elements around the sizes of blocks."""
     for count, dtype in product(SIZES, make.statement.dtypes):
         yield make.case(dtype, Setup(base=make.statement.sized(count)))
 
 
-def _paths(make: Maker) -> Iterator[Case]:
-    """A few calls of every kind, since each is sent by every path."""
+def paths(make: Maker) -> Iterator[Case]:
+    """The same call by every way that a call can travel: the same bits; Plan says the same."""
     statement = make.statement
     first, *rest = statement.dtypes
     base = Setup(base=statement.layout_shape)
@@ -235,7 +240,8 @@ def _paths(make: Maker) -> Iterator[Case]:
         yield make.wrong(row.row, row)
 
 
-def _documents(make: Maker) -> Iterator[Case]:
+def documents(make: Maker) -> Iterator[Case]:
+    """Where published sources contradict each other: with whom the server agrees."""
     for each in make.statement.contradictions:
         yield make.case(
             FLOAT, each.setup, make.first(each.setup), note=f"contradiction-{each.number}",
@@ -261,25 +267,16 @@ def _apart(first: Invalid, second: Invalid) -> bool:
     return (first.error, first.blames) != (second.error, second.blames)
 
 
-_BLOCKS: dict[str, Callable[[Maker], Iterator[Case]]] = {
-    "listing": listing,
-    "products": products,
-    "defaults": defaults,
-    "grid": _grid,
-    "broadcast": _broadcast,
-    "mixed": _mixed,
-    "layout": _layout,
-    "empty": _empty,
-    "rank": _rank,
-    "edge": _edge,
-    "written": _written,
-    "reduction": _reduction,
-    "invalid": _invalid,
-    "determinism": _determinism,
-    "crowd": _crowd,
-    "size": _size,
-    "paths": _paths,
-    "large": large,
-    "fuzz": fuzz,
-    "documents": _documents,
-}
+BLOCKS: dict[str, Callable[[Maker], Iterator[Case]]] = {
+    block.__name__: block
+    for block in (
+        listing, products, defaults, grid, broadcast, mixed, layout, empty, rank, edge, written,
+        reduction, invalid, determinism, crowd, size, large, paths, fuzz, documents,
+    )
+}  # fmt: skip
+"""The blocks in the order in which they run; the first line of each says its purpose."""
+
+
+def cases_of(statement: Statement, block: str) -> Iterator[Case]:
+    """Every case of a block of a statement, always the same ones in the same order."""
+    return BLOCKS[block](Maker(statement, block))

@@ -10,7 +10,7 @@ from typing import Any
 from npucall.dtypes import FLOATS, DType
 from npucall.errors import PARAM_NULLPTR
 from npucall_conformance.cases.arrangements import Arrangement
-from npucall_conformance.cases.case import FUZZ, Case
+from npucall_conformance.cases.case import FUZZ, Case, Maker
 from npucall_conformance.cases.draws import (
     Draws,
     attributes,
@@ -21,7 +21,6 @@ from npucall_conformance.cases.draws import (
     stretched,
     text_of,
 )
-from npucall_conformance.cases.maker import Maker
 from npucall_conformance.stating.parts import Invalid, Setup, mixed_floats
 from npucall_conformance.stating.statement import Statement
 
@@ -44,7 +43,7 @@ def drawn_again(statement: Statement, text: str) -> Case:
 
 
 def fuzz(make: Maker) -> Iterator[Case]:
-    """The cases of the block ``fuzz``; no two are the same."""
+    """Drawn calls: any shapes, layouts, attributes and special numbers, or several defects."""
     cases = (drawn(make.statement, f"{FUZZ}/{number}") for number in range(DRAWN))
     yield from {case.id: case for case in cases}.values()
 

@@ -25,8 +25,7 @@ from npucall_conformance.cases.arrangements import (
     TRANSPOSED,
     Arrangement,
 )
-from npucall_conformance.cases.case import Case, Marks
-from npucall_conformance.cases.maker import Maker
+from npucall_conformance.cases.case import Case, Maker, Marks
 from npucall_conformance.stating.domains import EXTREMES, NO_NUMBERS
 from npucall_conformance.stating.parts import Setup
 from npucall_conformance.stating.statement import RANK_SHAPES, Statement
@@ -42,7 +41,7 @@ _GAPPED = (GAPS, TRANSPOSED, STEP)
 
 
 def large(make: Maker) -> Iterator[Case]:
-    """Each layout and kind of shape with every dtype; only the first dtype has all of a kind."""
+    """Beyond one block and one message: strided, stretched, with gaps, many rows alike."""
     statement = make.statement
     for turn, dtype in enumerate(statement.dtypes):
         yield from _laid_out(make, dtype, turn)

@@ -15,8 +15,7 @@ from npucall.declare.parameters import Scalar
 from npucall.dtypes import DTYPES, UINT8, DType
 from npucall.errors import ArgumentMissingError, AttributeValueError, DTypeError
 from npucall.tensors import Shape
-from npucall_conformance.cases.case import Case
-from npucall_conformance.cases.maker import Maker
+from npucall_conformance.cases.case import Case, Maker
 from npucall_conformance.stating.defects import all_of
 from npucall_conformance.stating.parts import Invalid, Setup
 from npucall_conformance.stating.statement import LEFT_OUT, Statement
@@ -26,14 +25,14 @@ LISTING, PRODUCTS_BLOCK = "listing", "products"
 
 
 def listing(make: Maker) -> Iterator[Case]:
-    """One case without a call: it compares the server's listing with the statement."""
+    """What the server lists of the operator: products, dtypes, parameters, rules."""
     statement = make.statement
     name = f"{statement.title}/{LISTING}/entry"
     yield Case(name, statement, LISTING, statement.dtypes[0], {}, {}, {})
 
 
 def products(make: Maker) -> Iterator[Case]:
-    """Calls that products refuse: an operator that they lack, or types that they do not take."""
+    """Dtypes that the product does not take, and operators that it has not: refused."""
     statement = make.statement
     inputs = tuple(each.name for each in statement.inputs if not each.refused)
     of_any = tuple(each.name for each in statement.inputs if not (each.refused or each.dtypes))
@@ -57,7 +56,7 @@ def _refuses(statement: Statement, soc: str, dtype: DType) -> bool:
 
 
 def defaults(make: Maker) -> Iterator[Case]:
-    """Calls that leave out parameters: each alone, all together, and those that are required."""
+    """Attributes that are left out."""
     statement = make.statement
     names, only = tuple(statement.defaults), statement.defaulted.only
     dtypes = tuple(each for each in statement.dtypes if not only or each in only)

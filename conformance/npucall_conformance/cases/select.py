@@ -9,8 +9,8 @@ from zlib import crc32
 
 from npucall.dtypes import DType
 from npucall.texts import plain
-from npucall_conformance.cases.blocks import cases_of
-from npucall_conformance.cases.case import BLOCKS, FUZZ, Case
+from npucall_conformance.cases.blocks import BLOCKS, cases_of
+from npucall_conformance.cases.case import FUZZ, Case
 from npucall_conformance.cases.drawn_calls import drawn_again
 from npucall_conformance.stating.statement import Statement
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from npucall_conformance.cases.case import BLOCKS
+from npucall_conformance.cases.blocks import BLOCKS
 from npucall_conformance.judging.check import Sided
 from npucall_conformance.reporting import wording
 from npucall_conformance.reporting.report import Report, Tally

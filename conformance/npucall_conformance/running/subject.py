@@ -25,7 +25,7 @@ from npucall_conformance.running.not_judged import BUSY, NotJudgedError
 from npucall_conformance.running.torch_npu import NAME, TorchNpu
 from npucall_conformance.statements import statements
 from npucall_conformance.stating.tables import product_of
-from npucall_conformance.wire import Adapter, AnswerOrError, ServerAdapter, WireAnswer, unreadable
+from npucall_conformance.wire import AnswerOrError, ServerAdapter, WireAnswer, unreadable
 
 if TYPE_CHECKING:
     from npucall.v1.operator_service_pb2 import OperatorInfo
@@ -47,7 +47,7 @@ _LOCAL, _POOL = "local:", "pool:"
 class Subject:
     """A server that is judged, or what stands in place of one."""
 
-    adapter: Adapter
+    adapter: ServerAdapter | TorchNpu
     server: JudgedServer
     dtypes: dict[str, frozenset[DType]]
     """By title of each operator that it can run, the dtypes that it lists for the product."""
@@ -150,7 +150,7 @@ class Subject:
         raise silence
 
 
-def in_place_of_a_server(adapter: Adapter, server: JudgedServer) -> Subject:
+def in_place_of_a_server(adapter: TorchNpu, server: JudgedServer) -> Subject:
     """A library that is judged. It lists nothing; the statements say what its product has."""
     taken = {each.title: each.takes.get(server.product) for each in statements()}
     here = {title: frozenset(dtypes) for title, dtypes in taken.items() if dtypes}

@@ -26,12 +26,15 @@ from npucall_conformance.judging.differences import differences, of_errors, of_r
 from npucall_conformance.running.crowd import Observation
 from npucall_conformance.running.not_judged import BUSY, NotJudgedError
 from npucall_conformance.running.paths.path import (
+    OF_HERE,
     OutOfReachError,
     Path,
     PathCall,
+    Resources,
+    lacking,
     of_timings,
+    request_of,
 )
-from npucall_conformance.running.paths.resources import OF_HERE, Resources, lacking, request_of
 from npucall_conformance.running.paths.ways import (
     by_digest,
     by_execute,

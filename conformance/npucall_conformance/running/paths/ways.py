@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,16 +28,16 @@ from npucall_client.sending.transfer import parts_of, size_of
 from npucall_client.sessions.results import new_handle
 from npucall_client.shared.memory import SharedMemory
 from npucall_conformance.running.paths.path import (
+    SECONDS,
+    Fetch,
     OutOfReachError,
     PathCall,
+    Resources,
     ended,
     outcome_of,
+    request_of,
 )
-from npucall_conformance.running.paths.resources import SECONDS, Resources, request_of
 from npucall_conformance.wire import AnswerOrError, in_message
-
-if TYPE_CHECKING:
-    from npucall_conformance.running.paths.path import Fetch
 
 _PIECES = 3
 """A small call, or upload, is cut into so many chunks, and one more."""
