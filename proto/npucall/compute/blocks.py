@@ -151,15 +151,19 @@ class _SummedWork(_ElementwiseWork):
         pause: Callable[[], None],
     ) -> None:
         (sums,), (output,) = targets, outputs
-        if self._factor is not None:
-            sums = sums * self._factor(self.facts, self.call.attributes)
-        sums = sums.reshape(output.shape)
         if output.size <= self.block:
-            store(output, sums, self.kernel)
+            store(output, self._scaled(sums).reshape(output.shape), self.kernel)
             return
+        sums = sums.reshape(output.shape)
         for index in cut(output.shape, self.block):
             pause()
-            store(output[index], sums[index], self.kernel)
+            store(output[index], self._scaled(sums[index]), self.kernel)
+
+    def _scaled(self, sums: AnyArray) -> AnyArray:
+        if self._factor is None:
+            return sums
+        scaled: AnyArray = sums * self._factor(self.facts, self.call.attributes)
+        return scaled
 
 
 class _AtOnceWork(Work):

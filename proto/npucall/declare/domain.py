@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 LANE_BYTES = 12 << 20
 """Most bytes that one thread holds for the blocks of any call."""
 _SUM = DOUBLE.itemsize
+_PARTS, _LARGEST_PART = 3, 1 << 20
+"""Of a sum so many parts of so many elements at most wait to be added."""
 
 Count: TypeAlias = "Callable[[Facts, Mapping[str, Any]], int]"
 """Finds a number from the facts of a call and its attributes."""
@@ -44,9 +46,11 @@ class Elementwise:
     factor: Callable[[Facts, Mapping[str, Any]], Any] | None = None
 
     def working_bytes(self, call: Prepared) -> int:
-        """The sums, where there are any."""
+        """The sums and their parts, where there are any."""
         (output,) = call.outputs.values()
-        return 0 if output.shape == call.facts.shapes[self.space] else output.elements * _SUM
+        if output.shape == call.facts.shapes[self.space]:
+            return 0
+        return _SUM * (output.elements + _PARTS * min(output.elements, _LARGEST_PART))
 
     def computation(self, call: Prepared) -> int:
         """The elements of the space."""

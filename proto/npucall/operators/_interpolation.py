@@ -219,7 +219,7 @@ def _floored(axis: Stretch, places: AnyArray) -> AnyArray:
 
 def holds(mode: Mode, axes: Axes, *, backward: bool) -> int:
     """Bytes of the sums of all cells."""
-    each = 64 if backward else 32
+    each = 64 if backward or mode in (smooth_linear, smooth_cubic) else 32
     return sum(each * axis.cells * _most(mode, axis) + 16 * axis.size for axis in axes)
 
 
@@ -230,12 +230,12 @@ def _most(mode: Mode, axis: Stretch) -> int:
         nearest_by_extents: 1,
         nearest_exact: 1,
         linear: 3,
-        cubic: 6,
+        cubic: 7,
     }
     if mode in known:
         return known[mode]
     width = 2 if mode is smooth_cubic else 1
-    return 2 * int(min(2 * width * max(axis.factor(), 1.0) + 2, axis.size))
+    return int(min(2 * width * max(axis.factor(), 1.0) + 2, axis.size))
 
 
 def summed(facts: Facts, array: Array, sums: Sequence[Weighted], output: str) -> AnyArray:

@@ -34,12 +34,15 @@ _FORWARD, _BACKWARD = 24, 56
 """Bytes that a formula holds of each element of a row; backward with two sums over all rows."""
 
 
-def held(*, backward: bool) -> Callable[[Facts, Mapping[str, Any]], int]:
-    """Bytes of a row that is longer than a block; forward of two numbers for each row besides."""
+def held(*, backward: bool, steps: int = 0) -> Callable[[Facts, Mapping[str, Any]], int]:
+    """Bytes of a row that is longer than a block; forward of two numbers for each row besides.
+
+    ``steps``: bytes of each element that what is done behind the rows holds.
+    """
 
     def holds(facts: Facts, _: Mapping[str, Any]) -> int:
         length = facts.count("row")
-        of_row = (_BACKWARD if backward else _FORWARD) * length
+        of_row = ((_BACKWARD if backward else _FORWARD) + steps) * length
         kept = 0 if backward else 2 * facts.count("rows") * FLOAT.itemsize
         return (of_row if length > BLOCK else 0) + kept
 

@@ -78,8 +78,9 @@ def _pooled(facts: Facts, planes: Any, count: int) -> tuple[AnyArray, AnyArray]:
 
 def _held(facts: Facts, count: int) -> int:
     """Of planes that are longer than a block: their numbers, where they stand, and what is left."""
-    plane, pooled = (prod(facts.shapes[name][-count:]) for name in ("self", "pooled"))
-    return 8 * plane + 48 * max(plane, pooled) if max(plane, pooled) > BLOCK else 0
+    own, pooled = (facts.shapes[name][-count:] for name in ("self", "pooled"))
+    stages = [prod((*own[:axis], *pooled[axis:])) for axis in range(count + 1)]
+    return 20 * stages[-1] + 40 * max(stages[:-1]) if max(stages) > BLOCK else 0
 
 
 def _wanted(draft: Draft, count: int) -> Shape:

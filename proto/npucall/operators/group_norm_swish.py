@@ -187,7 +187,7 @@ def _unasked(switch: str) -> Callable[[Prepared], float | None]:
         ),
     ),
     kernel_dtype=rules.dtype_of("x"),
-    over=at_once(holds=held(backward=True)),
+    over=at_once(holds=held(backward=True, steps=8)),
     unwritten={
         "dgamma_out": _unasked("dgamma_is_require"),
         "dbeta_out": _unasked("dbeta_is_require"),
