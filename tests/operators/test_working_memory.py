@@ -22,9 +22,8 @@ from npucall.errors import ArgumentError
 from npucall.operators import CATALOGUE
 from npucall.products import A2, ASCEND_950
 from npucall.tensors import Shape, TensorSpec
-from npucall_conformance.cases.case import Case
+from npucall_conformance.cases.case import Case, Maker
 from npucall_conformance.cases.made_call import attributes_of
-from npucall_conformance.cases.maker import Maker
 from npucall_conformance.statements import statements
 from npucall_conformance.stating.parts import Setup
 from npucall_conformance.stating.statement import Statement
