@@ -20,6 +20,7 @@ def refused(case: int, finding: str, operator: str = "a") -> CaseOutcome:
     )  # fmt: skip
 
 
+WRONG = "element [0] of [3] is nan, expected 1: inf ulp, inf of the tolerance; 2 of 3 are outside"
 EXPECTED, BLAMED = "expected status 161002, found 161001", "expected ('self',) blamed, found ()"
 
 
@@ -48,6 +49,11 @@ def test_a_cause_of_many_operators_is_told_once() -> None:
         ("caller 3 of 8: expected 1.5e-3", "caller ... of ...: expected ..."),
         ("request 5f3a9c0e12ab failed", "request ... failed"),
         ("expected 738104 ns, found 361001", "expected ... ns, found 361001"),
+        ("the same bits, first [0]: nan and -inf", "the same bits, first ...: ... and ..."),
+        (
+            f"crowd: aclnnMean.builtin/crowd/f32-3x4-0001: out: {WRONG}",
+            "crowd: ...: out: wrong numbers",
+        ),
     ],
 )
 def test_a_finding_has_no_numbers_but_statuses(problem: str, text: str) -> None:

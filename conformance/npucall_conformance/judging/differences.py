@@ -92,5 +92,5 @@ def _of_storages(name: str, spec: TensorSpec, expected: bytes, found: bytes) -> 
     first = tuple(int(i) for i in np.argwhere(differs)[0])
     return (
         f"{name}: expected the same bits, found {np.count_nonzero(differs)} of {spec.elements} "
-        f"elements with others, first {list(first)}: {one[first]!r} and {other[first]!r}"
+        f"elements with others, first {list(first)}: {one[first]} and {other[first]}"
     )

@@ -17,10 +17,13 @@ from npucall_conformance.reporting.report import CaseOutcome, Wrong
 from npucall_conformance.stating.promotion import common_shape
 from npucall_conformance.wire import AnswerOrError
 
+_WRONG = re.compile(r"element \[.*? are outside")
+_CASES = re.compile(r"\baclnn[\w.]+/[^\s:,]+")
 _LISTS = re.compile(r"[\[(][^\[\]()]*\d[^\[\]()]*[\])]")
 _IDS = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{8,}\b")
 _NUMBERS = re.compile(
     r"(?<![\w.])[-+]?(?![135]6[01]\d{3}\b)\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?!\w)"
+    r"|(?<![\w.])-?(?:nan|inf)\b"
 )
 _SHOWN = 60
 """Characters of an attribute."""
@@ -44,7 +47,8 @@ def wrong(
     truth = expectation.outputs[name]
     if truth.dtype.kind == "complex":
         return None  # it has no one error
-    value, found = truth.value, arrays_of(answer)[name].astype(np.float64)
+    with np.errstate(invalid="ignore"):  # of a NaN that signals
+        value, found = truth.value, arrays_of(answer)[name].astype(np.float64)
     there = verdict.outside
     if there is None or not there.any():  # only all of them together are wrong
         there = ~((value == found) | (np.isnan(value) & np.isnan(found)))
@@ -103,22 +107,18 @@ def _told(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ..."
 
 
-def findings(
-    problems: Iterable[str], checked: CheckResult, answer: AnswerOrError
-) -> tuple[str, ...]:
+def findings(problems: Iterable[str], answer: AnswerOrError) -> tuple[str, ...]:
     """The problems in a form that is the same for every case with the same cause."""
     text = f": {answer}" if isinstance(answer, NpucallError) else ""
-    numbers = {
-        f"{name}: {each.problem}": f"{name}: wrong numbers"
-        for name, each in checked.verdicts.items()
-        if each.problem.startswith("element ")
-    }
-    return tuple(numbers.get(each) or stable(each.replace(text, "")) for each in problems)
+    return tuple(stable(each.replace(text, "")) for each in problems)
 
 
 def stable(problem: str) -> str:
     """A problem without its numbers, but with CANN's statuses, such as 161002 and 561103."""
-    return _NUMBERS.sub("...", _IDS.sub("...", _LISTS.sub("...", problem)))
+    text = _WRONG.sub("wrong numbers", problem)
+    for pattern in (_CASES, _LISTS, _IDS, _NUMBERS):
+        text = pattern.sub("...", text)
+    return text
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ class Runner:
             outcome = replace(outcome, problems=(*problems, f"drawn: {seen.call}"))
         seen.outcome = replace(
             outcome,
-            findings=findings(problems, checked, seen.answer),
+            findings=findings(problems, seen.answer),
             wrong=wrong(seen.call, seen.expectation, seen.answer, checked),
         )
         return seen.outcome, seen
