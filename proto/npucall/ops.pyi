@@ -134,6 +134,10 @@ from npucall.operators.mean import mean as mean
 from npucall.operators.mish import mish as mish
 from npucall.operators.mish_backward import mish_backward as mish_backward
 from npucall.operators.matmul import mm as mm
+from npucall.operators.moe_finalize_routing_v2 import moe_finalize_routing_v2 as moe_finalize_routing_v2
+from npucall.operators.moe_finalize_routing_v2 import moe_finalize_routing_v2_grad as moe_finalize_routing_v2_grad
+from npucall.operators.moe_init_routing_v2 import moe_init_routing_v2 as moe_init_routing_v2
+from npucall.operators.moe_init_routing_v2 import moe_init_routing_v2_grad as moe_init_routing_v2_grad
 from npucall.operators.moe_token_permute import moe_token_permute as moe_token_permute
 from npucall.operators.moe_token_permute import moe_token_permute_grad as moe_token_permute_grad
 from npucall.operators.moe_token_unpermute import moe_token_unpermute as moe_token_unpermute

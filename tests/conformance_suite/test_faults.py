@@ -33,6 +33,11 @@ SAME = {
     ("aclnnGroupNormSwish", "data_format"): "it is not looked at",
     ("aclnnGroupNormSwishGrad", "data_format"): "it is not looked at",
     ("aclnnMm", "cube_math_type"): "the reference uses full precision",
+    ("aclnnMoeInitRoutingV2", "expert_capacity"): "without drop_pad_mode it has no effect",
+    ("aclnnMoeInitRoutingV2", "expert_num"): "without drop_pad_mode or counts it has no effect",
+    ("aclnnMoeInitRoutingV2", "expert_tokens_before_capacity_flag"): "the same",
+    ("aclnnMoeFinalizeRoutingV2Grad", "expert_num"): "without drop_pad_mode it has no effect",
+    ("aclnnMoeFinalizeRoutingV2Grad", "expert_capacity"): "without drop_pad_mode it has no effect",
     ("aclnnFlashAttentionScoreGrad", "inner_precise"): "the statistics say which rows saw nothing",
 }
 """Defaults of which another value has the same results, with the reason."""

@@ -295,6 +295,33 @@ CASES: dict[str, tuple[Case, ...]] = {
             variables={"probs_grad_out": "probs"},
         ),
     ),
+    "aclnnMoeInitRoutingV2": (
+        Case(
+            {"drop_pad_mode": [0, 1], "expert_num": 3, "expert_capacity": 2},
+            {"top_k": 2},
+            shapes={"x": (4, 3), "expert_idx": (4, 2)},
+            draws={"expert_idx": lambda r, s: np.int32(r.integers(0, 3, s))},
+            renamed={"grad_expanded_x": UPSTREAM[0], "expanded_row_idx": "expanded_row_idx_out"},
+        ),
+    ),
+    "aclnnMoeFinalizeRoutingV2": (
+        Case(
+            {"drop_pad_mode": 2},
+            {"drop_pad_mode": 0},
+            shapes={
+                **dict.fromkeys(("scales", "expert_idx"), (4, 2)),
+                **dict.fromkeys(("x1", "x2"), (4, 3)),
+                "expanded_x": (8, 3),
+                "expanded_row_idx": (8,),
+                "bias": (3, 3),
+            },
+            draws={
+                "expanded_row_idx": lambda r, s: np.int32(r.permutation(s[0])),
+                "expert_idx": lambda r, s: np.int32(r.integers(0, 3, s)),
+            },
+            variables={"grad_scales_out": "scales"},
+        ),
+    ),
     "aclnnThnnFusedLstmCell": (
         Case(
             backward={"grad_c": np.zeros(SHAPE), "has_bias": True},

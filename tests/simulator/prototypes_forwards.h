@@ -403,6 +403,37 @@ SIM_OPERATOR(aclnnMoeTokenUnpermuteGrad, const aclTensor *permutedTokens,
              SIM_OUT aclTensor *permutedTokensGradOut,
              SIM_OPTIONAL SIM_OUT aclTensor *probsGradOut);
 
+// aclnn_moe_init_routing_v2.h; opapi; 8.1 9.x; generated
+SIM_OPERATOR(aclnnMoeInitRoutingV2, const aclTensor *x, const aclTensor *expertIdx,
+             int64_t activeNum, int64_t expertCapacity, int64_t expertNum, int64_t dropPadMode,
+             int64_t expertTokensCountOrCumsumFlag, bool expertTokensBeforeCapacityFlag,
+             SIM_OUT const aclTensor *expandedXOut, SIM_OUT const aclTensor *expandedRowIdxOut,
+             SIM_OPTIONAL SIM_OUT const aclTensor *expertTokensCountOrCumsumOut,
+             SIM_OPTIONAL SIM_OUT const aclTensor *expertTokensBeforeCapacityOut);
+
+// aclnn_moe_init_routing_v2_grad.h; opapi; 8.1 9.x; generated
+SIM_OPERATOR(aclnnMoeInitRoutingV2Grad, const aclTensor *gradExpandedX,
+             const aclTensor *expandedRowIdx, int64_t topK, int64_t dropPadMode,
+             int64_t activeNum, SIM_OUT const aclTensor *out);
+
+// aclnn_moe_finalize_routing_v2.h; opapi; 8.1 9.x; generated
+SIM_OPERATOR(aclnnMoeFinalizeRoutingV2, const aclTensor *expandedX,
+             const aclTensor *expandedRowIdx, SIM_OPTIONAL const aclTensor *x1Optional,
+             SIM_OPTIONAL const aclTensor *x2Optional, SIM_OPTIONAL const aclTensor *biasOptional,
+             SIM_OPTIONAL const aclTensor *scalesOptional,
+             SIM_OPTIONAL const aclTensor *expertIdxOptional, int64_t dropPadMode,
+             SIM_OUT const aclTensor *out);
+
+// aclnn_moe_finalize_routing_v2_grad.h; opapi; 8.1 9.x; generated
+SIM_OPERATOR(aclnnMoeFinalizeRoutingV2Grad, const aclTensor *gradY,
+             const aclTensor *expandedRowIdx, SIM_OPTIONAL const aclTensor *expandedXOptional,
+             SIM_OPTIONAL const aclTensor *scalesOptional,
+             SIM_OPTIONAL const aclTensor *expertIdxOptional,
+             SIM_OPTIONAL const aclTensor *biasOptional, int64_t dropPadMode, int64_t activeNum,
+             int64_t expertNum, int64_t expertCapacity,
+             SIM_OUT const aclTensor *gradExpandedXOut,
+             SIM_OPTIONAL SIM_OUT const aclTensor *gradScalesOut);
+
 // ---- In place ----
 
 // aclnn_exp.h; math; 8.1 9.x; no-workspace

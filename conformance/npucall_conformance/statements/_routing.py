@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from npucall.dtypes import FLOATS, INT32
 from npucall.errors import AclnnStatus, ArgumentError
+from npucall.tensors import Shape
 from npucall_conformance.stating.domains import Draw
 from npucall_conformance.stating.parts import In, Invalid, Setup
 from npucall_conformance.stating.tables import on
@@ -33,10 +35,39 @@ def permutation(draw: Draw) -> Any:
 SORTED = In("sorted_indices", permutation, dtypes=(INT32,))
 
 
-def beyond(name: str, count: int, *found: int) -> tuple[Invalid, ...]:
+def routed(draw: Draw) -> Any:
+    """Different places among all rows; -1 of some, where experts have a capacity."""
+    if not draw["drop_pad_mode"] % 2:
+        return draw.random.permutation(draw.shape[0])
+    rows = next(draw.shapes[name] for name in ROWS if name in draw.shapes)
+    return some_of(draw, prod(rows[:-1]))
+
+
+def some_of(draw: Draw, count: int) -> Any:
+    """Different places of so many; -1 of some, and where there are too few."""
+    places = np.full(max(draw.shape[0], count), -1)
+    places[:count] = range(count)
+    kept = draw.random.random(draw.shape) < _KEPT
+    return np.where(kept, draw.random.permutation(places)[: draw.shape[0]], -1)
+
+
+ROWS = ("grad_expanded_x", "expanded_x")
+_KEPT = 0.8
+ROUTED_TO = In("expanded_row_idx", routed, dtypes=(INT32,))
+
+
+def looked_up(rows: Any, places: Any) -> Any:
+    """Rows by their places; those that are not there are 0."""
+    found = whole(places)
+    there = (found >= 0) & (found < len(rows))
+    return np.where(there[:, np.newaxis], rows[np.where(there, found, 0)], 0)
+
+
+def beyond(name: str, shape: Shape, *found: int) -> tuple[Invalid, ...]:
     """Places that are none."""
+    rest = range(1, prod(shape))
     return tuple(
-        Invalid(f"place-{each}", {name: {"values": [each, *range(1, count)]}}, (name,),
+        Invalid(f"place-{each}", {name: {"values": np.reshape([each, *rest], shape)}}, (name,),
                 ArgumentError)
         for each in found
     )  # fmt: skip

@@ -185,6 +185,6 @@ MOE_TOKEN_PERMUTE_GRAD = Statement(
             *defects.shapes("permuted_output_grad", (7, 4)),
             *defects.shapes("out", (6, 4), (3, 3)),
         ),
-        *shared.beyond("sorted_indices", 6, 6, -1),
+        *shared.beyond("sorted_indices", (6,), 6, -1),
     ),
 )  # fmt: skip

@@ -138,7 +138,7 @@ MOE_TOKEN_UNPERMUTE = Statement(
         *defects.dtypes("out", found=FLOAT16),
         *refused(6),
         *defects.late(*defects.shapes("out", (4, 3), (12,))),
-        *shared.beyond("sorted_indices", 6, 6, -1),
+        *shared.beyond("sorted_indices", (6,), 6, -1),
     ),
 )  # fmt: skip
 
@@ -232,6 +232,6 @@ MOE_TOKEN_UNPERMUTE_GRAD = Statement(
             *defects.shapes("permuted_tokens_grad_out", (4, 3), (12,)),
             *defects.shapes("probs_grad_out", (1, 3), (3,)),
         ),
-        *shared.beyond("sorted_indices", 3, 3, -1),
+        *shared.beyond("sorted_indices", (3,), 3, -1),
     ),
 )  # fmt: skip

@@ -2,13 +2,13 @@
 
 T tokens of H numbers go to K experts each. Row i of T * K, of which i // K is the token, stands at
 ``places[i]`` among the rows of all experts. A place behind the last row is that of a token that was
-dropped, and so is -1 where experts have a capacity.
+dropped, and so is -1 where experts have a capacity, so that there are rows for E experts of C each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,13 +19,15 @@ from npucall.dtypes import FLOATS, AnyArray, Array
 from npucall.errors import TILING_ERROR
 from npucall.operators._labels import check_labels
 from npucall.operators._norms import no_zero
-from npucall.products import A2, A3
+from npucall.products import A2, A3, ASCEND_950
 
 MOST = 512
 """Experts of a token."""
 PADDED = Attribute("padded_mode", Kind.BOOL, "not supported: false")
 INDEX = Input("sorted_indices", "the place of each row, as MoeTokenPermute gives it", as_is=True)
 ON: dict[str, Any] = {"products": dict.fromkeys((A2, A3), FLOATS), "area": "mixtures of experts"}
+ROUTED: dict[str, Any] = {**ON, "products": dict.fromkeys((A2, A3, ASCEND_950), FLOATS)}
+"""Where the second versions of routing are."""
 UNPADDED = rules.value_fits("False, the only mode that there is", "padded_mode", lambda v: not v)
 
 
@@ -34,19 +36,33 @@ def late(*each: rules.Rule) -> tuple[rules.Rule, ...]:
     return rules.with_status(TILING_ERROR, *each)
 
 
-def checked(index: str, drops: str = "") -> Values:
-    """Places are 0 or more and below their number; -1 too where the attribute ``drops`` is 1."""
+def checked(drops: str = "", **inputs: str) -> Values:
+    """Of each input, places are 0 or more, and below the first extent of the shape of that name.
 
-    def check(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[str, Any]) -> None:
-        for block in facts.blocks(inputs[index].shape):
-            check_places(facts, index, facts.read(inputs[index], block), attributes.get(drops))
+    So is -1 among ``places``, where the attribute ``drops`` is odd.
+    """
 
-    return Values((index,), check, lambda facts: range(*facts.shapes.get("places", (0,))))
+    def limits(facts: Facts) -> dict[str, str]:
+        return {name: known for name, known in inputs.items() if known in facts.shapes}
+
+    def check(facts: Facts, given: Mapping[str, Any], attributes: Mapping[str, Any]) -> None:
+        for name, known in limits(facts).items():
+            for block in facts.blocks(given[name].shape):
+                found = facts.read(given[name], block)
+                check_places(facts, name, found, attributes.get(drops, 0), known)
+
+    def passes(facts: Facts) -> range:
+        return range(min((facts.first(known) for known in limits(facts).values()), default=0))
+
+    return Values(tuple(inputs), check, passes)
 
 
-def check_places(facts: Facts, index: str, places: AnyArray, drops: Any = None) -> None:
+def check_places(
+    facts: Facts, name: str, places: AnyArray, drops: int = 0, known: str = "places"
+) -> None:
     """Raises ArgumentError for a place that is none."""
-    check_labels(index, places[places != -1] if drops else places, facts.first("places"))
+    dropping = known == "places" and drops % 2
+    check_labels(name, places[places != -1] if dropping else places, facts.first(known))
 
 
 def within(expected: str, name: str, holds: Callable[[Draft], bool], *more: str) -> rules.Rule:
@@ -76,18 +92,33 @@ def read_rows(facts: Facts, array: Array, places: AnyArray, columns: slice) -> A
     return found if there.all() else np.where(there[:, np.newaxis], found, 0)
 
 
+More: TypeAlias = "Callable[[slice, slice], AnyArray]"
+"""What is added to some rows, in some columns."""
+
+
 def gathered(
-    facts: Facts, rows: Array, places: AnyArray, experts: int, factors: AnyArray | None = None
+    facts: Facts,
+    rows: Array,
+    places: AnyArray,
+    experts: int,
+    factors: AnyArray | None = None,
+    more: More | None = None,
+    start: Callable[[tuple[slice, ...]], Any] = lambda _: 0,
 ) -> AnyArray:
-    """Of each token the sum of its rows, times their factors: (T, H)."""
+    """Of each token the sum of its rows, times their factors, and what it starts from: (T, H).
+
+    Row i of T * K is one of the token i // K.
+    """
     out = facts.output("out", facts.shapes["tokens"])
 
     def add_up(block: tuple[slice, ...]) -> None:
         tokens, columns = block
-        total: Any = 0
+        total = start(block)
         for expert in range(experts):
             own = slice(tokens.start * experts + expert, tokens.stop * experts, experts)
             found = read_rows(facts, rows, places[own], columns)
+            if more is not None:
+                found = found + more(own, columns)
             total = total + (found if factors is None else found * factors[own, np.newaxis])
         out[block] = total
 
@@ -104,7 +135,7 @@ def sent(
     origins = np.full(count, -1)
     there = np.flatnonzero((places >= 0) & (places < count))
     origins[places[there]] = there
-    experts = len(places) // tokens.shape[0]
+    experts = len(places) // max(tokens.shape[0], 1)
     out = facts.output(output, facts.shapes["rows"])
 
     def send(block: tuple[slice, ...]) -> None:
@@ -126,9 +157,9 @@ def weighed(
     rows: Array,
     tokens: Array,
     places: AnyArray,
-    more: Callable[[slice, slice], AnyArray] | None = None,
+    more: More | None = None,
 ) -> AnyArray:
-    """Of each row the sum of its products with its token; ``more``: what is added to some rows."""
+    """Of each row the sum of its products with its token."""
     experts = len(places) // tokens.shape[0]
     sums = np.zeros(len(places))
 
@@ -150,3 +181,12 @@ def weighed(
 def flat(facts: Facts, array: Array | None) -> AnyArray | None:
     """Factors of all rows, in the formula's dtype."""
     return None if array is None else np.asarray(facts.read(array, ...), facts.dtype).reshape(-1)
+
+
+def added(facts: Facts, bias: Array | None, expert_idx: Array | None) -> More | None:
+    """What each row's expert adds to it."""
+    if bias is None or expert_idx is None:
+        return None
+    experts = np.asarray(facts.read(expert_idx, ...)).reshape(-1)
+    check_places(facts, "expert_idx", experts, known="experts")
+    return lambda rows, columns: np.asarray(facts.read(bias, (experts[rows], columns)), facts.dtype)

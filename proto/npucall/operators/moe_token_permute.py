@@ -159,7 +159,7 @@ def moe_token_permute(
     ),
     kernel_dtype=rules.dtype_of("permuted_output_grad"),
     over=at_once(holds=lambda facts, _: 8 * facts.count("places")),
-    values=shared.checked("sorted_indices"),
+    values=shared.checked(sorted_indices="places"),
     sample=Sample({"sorted_indices": (2,)}, {"sorted_indices": INT32}, {"num_topk": 2}),
     source="ops-transformer moe/moe_token_permute_grad: page aclnnMoeTokenPermuteGrad, its tiling",
     **ON,

@@ -85,7 +85,7 @@ UNPERMUTED = (
     ),
     kernel_dtype=rules.dtype_of("permuted_tokens"),
     over=at_once(holds=lambda facts, _: 16 * facts.count("places")),
-    values=shared.checked("sorted_indices"),
+    values=shared.checked(sorted_indices="places"),
     sample=Sample({"sorted_indices": (2,), "probs": (1, 2)}, {"sorted_indices": INT32}),
     source="ops-transformer moe/moe_token_unpermute: page aclnnMoeTokenUnpermute, without Atlas "
     "inference, whose rows have lengths of their own; statuses of shapes decided",
@@ -164,7 +164,7 @@ def moe_token_unpermute(
     ),
     kernel_dtype=rules.dtype_of("permuted_tokens"),
     over=at_once(holds=lambda facts, _: 48 * facts.count("places")),
-    values=shared.checked("sorted_indices"),
+    values=shared.checked(sorted_indices="places"),
     sample=Sample(
         {"sorted_indices": (2,), "probs": (2, 1), "unpermuted_tokens_grad": (2, 3)},
         {"sorted_indices": INT32},
