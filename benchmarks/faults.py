@@ -393,7 +393,7 @@ def judged_of(
         found += [fault] * (known[fault]["said"] != "no fault")
         if len(found) == chosen.count:
             break
-    for fault in found:
+    for fault in sorted(found, key=lambda each: not known[each]["fair"]):  # fair ones first
         said = known[fault]
         if said["said"] == "passes" and (chosen.again or "full" not in said["runs"]):
             judge(fault, RUNS if chosen.again else ("full",), said["operators"])

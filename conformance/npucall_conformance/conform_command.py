@@ -176,9 +176,9 @@ def conform(  # noqa: PLR0913  # options of a command
         seed=seed, repeat=repeat, save=save, baseline=baseline, write_baseline=write_baseline,
         allow_skipped=allow_skipped, allow_missing=allow_missing,
     )  # fmt: skip
-    for name, path in {"json_file": json, "junit": junit, "html": html}.items():
+    for form, path in {"as_json": json, "as_junit": junit, "as_page": html}.items():
         if path is not None:
-            text = import_module(f"{_REPORTS}.{name}").render(found)
+            text = getattr(import_module(f"{_REPORTS}.files"), form)(found)
             path.write_text(text, encoding="utf-8")
     import_module(f"{_REPORTS}.terminal").show(found)
     if not found.passed:

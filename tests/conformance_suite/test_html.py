@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from tests.rows import each
 
 from npucall_conformance.cases.select import Selection
-from npucall_conformance.reporting import html
+from npucall_conformance.reporting.files import as_page
 from npucall_conformance.reporting.report import CaseOutcome, Report
 from npucall_conformance.reporting.tables import tables
 from npucall_conformance.reporting.wording import clean, remarks, rerun
@@ -64,7 +64,7 @@ class Page(HTMLParser):
 
 
 def page_of(report: Report) -> Page:
-    return Page(html.render(report))
+    return Page(as_page(report))
 
 
 def assert_sound(page: Page) -> None:
@@ -83,7 +83,7 @@ def test_every_page_is_sound(report: Report) -> None:
 
 
 def test_the_style_sheet_loads_nothing_knows_the_dark_and_a_policy_forbids_the_rest() -> None:
-    (sheet,) = re.findall("<style>(.*?)</style>", html.render(REPORT), re.DOTALL)
+    (sheet,) = re.findall("<style>(.*?)</style>", as_page(REPORT), re.DOTALL)
     assert re.findall(r"url\(|@import|@font-face|https?:", sheet) == []
     assert "@media (prefers-color-scheme: dark)" in sheet
     elements = page_of(REPORT).elements

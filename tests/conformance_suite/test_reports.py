@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 from tests.rows import each
 
-from npucall_conformance.reporting import html, json_file, junit
+from npucall_conformance.reporting import files
 from npucall_conformance.reporting.report import Report
 from npucall_conformance.reporting.wording import clean, number, rerun
 
@@ -27,17 +27,17 @@ from .shown import (
 
 NOTHING = Report("cpu-strict", 0, SERVER)
 EVERY = each("report", [REPORT, fine(), hostile(), NOTHING])
-DATA: Any = json.loads(json_file.render(REPORT))
+DATA: Any = json.loads(files.as_json(REPORT))
 
 
 def as_xml(report: Report) -> ET.Element:
-    return ET.fromstring(junit.render(report))
+    return ET.fromstring(files.as_junit(report))
 
 
 @EVERY
-@each("module", [json_file, junit, html])
-def test_every_report_can_be_written_as_utf8(module: Any, report: Report) -> None:
-    assert module.render(report).encode()
+@each("text_of", [files.as_json, files.as_junit, files.as_page])
+def test_every_report_can_be_written_as_utf8(text_of: Any, report: Report) -> None:
+    assert text_of(report).encode()
 
 
 @EVERY
@@ -45,7 +45,7 @@ def test_json_has_no_constants_that_json_has_not(report: Report) -> None:
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is no JSON")
 
-    json.loads(json_file.render(report), parse_constant=refuse)
+    json.loads(files.as_json(report), parse_constant=refuse)
 
 
 # --- text -----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from tests.rows import each
 
-from npucall_conformance.reporting import html, terminal
+from npucall_conformance.reporting import files, terminal
 from npucall_conformance.reporting.report import Report
 from npucall_conformance.reporting.wording import NO_ULP, NOTHING, clean, in_ulp, rerun
 
@@ -111,7 +111,7 @@ def test_a_worst_error_of_1e28_ulp_is_not_shown_where_it_is_inside(width: int) -
     assert "0.5" in text
     assert NO_ULP in text
     assert NO_ULP not in printed(fine(), width)  # there is nothing to explain
-    page = html.render(near_zero(0.5))
+    page = files.as_page(near_zero(0.5))
     assert "e+28" not in page
     assert NO_ULP in unescape(page)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Literal, TypeAlias
@@ -247,7 +247,10 @@ class Report:
 
     def tallies(self, *names: str) -> dict[tuple[str, ...], Tally]:
         """Tallies by these fields of outcomes, such as title and dtype."""
-        return {key: _tally(group) for key, group in _grouped(self.outcomes, names).items()}
+        groups: dict[tuple[str, ...], list[CaseOutcome]] = {}
+        for outcome in self.outcomes:
+            groups.setdefault(tuple(getattr(outcome, n) for n in names), []).append(outcome)
+        return {key: _tally(group) for key, group in groups.items()}
 
     def contradictions(self) -> list[tuple[CaseOutcome, Sided]]:
         """The outcomes that say with which of several differing sources the server agrees."""
@@ -258,15 +261,6 @@ class Report:
             return number[0] == "F", int(number.lstrip("F")), each[0].case
 
         return sorted(rows, key=row)
-
-
-def _grouped(
-    outcomes: Iterable[CaseOutcome], names: tuple[str, ...]
-) -> dict[tuple[str, ...], list[CaseOutcome]]:
-    groups: dict[tuple[str, ...], list[CaseOutcome]] = {}
-    for outcome in outcomes:
-        groups.setdefault(tuple(getattr(outcome, n) for n in names), []).append(outcome)
-    return groups
 
 
 def _tally(outcomes: list[CaseOutcome]) -> Tally:

@@ -1,6 +1,6 @@
-"""A report as JSON, for programs. Stable: keys are added, never changed or taken away.
+"""A report as a file: JSON for programs, JUnit XML for CI, and a page.
 
-The object has::
+The object of JSON is stable: keys are added, never changed or taken away. It has::
 
     format                  "npucall-conformance"
     format_version          2; changes only if a key changes its meaning, or goes
@@ -43,12 +43,20 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import asdict
+from functools import cache
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from npucall_conformance.reporting import tables, wording
 from npucall_conformance.reporting.causes import Cause, causes
 from npucall_conformance.reporting.report import CaseOutcome, Report, Tally
-from npucall_conformance.reporting.wording import rerun
+from npucall_conformance.reporting.wording import clean, remarks, rerun, verdict
 
 _PLAIN = (
     "passed", "verdict", "profile", "seed", "quick", "allow_skipped", "started", "seconds",
@@ -56,8 +64,8 @@ _PLAIN = (
 )  # fmt: skip
 
 
-def render(report: Report) -> str:
-    """The text of the file. ASCII only, so that no text in it can fail to be written."""
+def as_json(report: Report) -> str:
+    """ASCII only, so that no text in it can fail to be written."""
     return json.dumps(_finite(_of_one(report)), indent=1, allow_nan=False) + "\n"
 
 
@@ -104,3 +112,84 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(each) for each in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def as_junit(report: Report) -> str:
+    """An operator is a testsuite, a case a testcase.
+
+    Testcases are of the class ``operator.block`` and have the case's id as name, so that CI groups
+    them by block. A failure's message is its first problem, its text all of them and the command
+    that runs the case again. A deviation that the baseline names counts as skipped. The properties
+    of each testsuite say what was judged.
+    """
+    root = _element("testsuites", None, name=f"npucall conform {report.server.target}")
+    _count(root, report.outcomes)
+    root.set("time", f"{report.seconds:.3f}")
+    for title in dict.fromkeys(outcome.title for outcome in report.outcomes):
+        _add_suite(root, report, title)
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, "unicode") + "\n"
+
+
+def _add_suite(root: ET.Element, report: Report, title: str) -> None:
+    outcomes = [outcome for outcome in report.outcomes if outcome.title == title]
+    suite = _element("testsuite", root, name=title)
+    _count(suite, outcomes)
+    suite.set("time", f"{sum(map(_seconds, outcomes)):.6f}")
+    if report.started:
+        without_zone = report.started.removesuffix("Z").partition("+")[0]  # as JUnit's schema asks
+        suite.set("timestamp", clean(without_zone))
+    properties = _element("properties", suite)
+    facts = {"verdict": verdict(report), "coverage": "\n".join(remarks(report))}
+    for name, value in facts.items():
+        _element("property", properties, name=name, value=value)
+    for outcome in outcomes:
+        case = _element("testcase", suite, classname=f"{title}.{outcome.block}", name=outcome.case)
+        case.set("time", f"{_seconds(outcome):.6f}")
+        if outcome.status == "failed":
+            failure = _element("failure", case, message=outcome.reason, type=outcome.block)
+            failure.text = clean("\n".join((*outcome.problems, rerun(report, outcome))))
+        elif outcome.status != "passed":
+            known = "accepted, as the baseline says: " if outcome.status == "accepted" else ""
+            _element("skipped", case, message=f"{known}{outcome.reason}")
+
+
+def _count(element: ET.Element, outcomes: Iterable[CaseOutcome]) -> None:
+    states = [outcome.status for outcome in outcomes]
+    element.set("tests", str(len(states)))
+    element.set("failures", str(states.count("failed")))
+    element.set("errors", "0")
+    element.set("skipped", str(states.count("skipped") + states.count("accepted")))
+
+
+def _element(tag: str, parent: ET.Element | None, **attributes: str) -> ET.Element:
+    cleaned = {name: clean(value) for name, value in attributes.items()}
+    return ET.Element(tag, cleaned) if parent is None else ET.SubElement(parent, tag, cleaned)
+
+
+def _seconds(outcome: CaseOutcome) -> float:
+    return (outcome.total_ns + outcome.truth_ns) / 1e9
+
+
+def as_page(report: Report) -> str:
+    """One page that needs nothing but itself.
+
+    ``page.html`` is the page, a template of Jinja. All text is escaped on its way in. The page has
+    no scripts, and its Content-Security-Policy forbids everything from elsewhere, so a hostile
+    server's texts could not load anything either if they were not escaped.
+    """
+    return _page().render(report=report)
+
+
+@cache
+def _page() -> Any:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, finalize=_harmless,
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.globals |= {"causes": causes, "tables": tables, "wording": wording}
+    return environment.get_template("page.html")
+
+
+def _harmless(value: Any) -> Any:
+    return value if isinstance(value, Markup) else wording.clean(str(value))
