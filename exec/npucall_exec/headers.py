@@ -25,6 +25,7 @@ _HEADER_OF = {
     "aclnnAvgPool3dBackward": "avgpool3d_backward",
     "aclnnBatchNormReduceBackward": "batch_norm_backward_reduce",
     "aclnnBatchMatMul": "batch_matmul",
+    "aclnnGroupedBiasAddGradV2": "grouped_bias_add_grad",
     "aclnnLogSigmoid": "logsigmoid",
     "aclnnLogSigmoidBackward": "logsigmoid_backward",
     "aclnnLogSoftmax": "logsoftmax",

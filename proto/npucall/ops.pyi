@@ -1,3 +1,6 @@
+from npucall.operators.ada_layer_norm import ada_layer_norm as ada_layer_norm
+from npucall.operators.ada_layer_norm import ada_layer_norm_backward as ada_layer_norm_backward
+from npucall.operators.ada_layer_norm import ada_layer_norm_v2 as ada_layer_norm_v2
 from npucall.operators.adaptive_avg_pool2d import adaptive_avg_pool2d as adaptive_avg_pool2d
 from npucall.operators.adaptive_avg_pool2d_backward import adaptive_avg_pool2d_backward as adaptive_avg_pool2d_backward
 from npucall.operators.adaptive_avg_pool3d import adaptive_avg_pool3d as adaptive_avg_pool3d
@@ -73,6 +76,8 @@ from npucall.operators.group_norm import group_norm as group_norm
 from npucall.operators.group_norm_backward import group_norm_backward as group_norm_backward
 from npucall.operators.group_norm_swish import group_norm_swish as group_norm_swish
 from npucall.operators.group_norm_swish import group_norm_swish_grad as group_norm_swish_grad
+from npucall.operators.grouped_bias_add_grad import grouped_bias_add_grad as grouped_bias_add_grad
+from npucall.operators.grouped_bias_add_grad import grouped_bias_add_grad_v2 as grouped_bias_add_grad_v2
 from npucall.operators.shrink import hardshrink as hardshrink
 from npucall.operators.shrink import hardshrink_backward as hardshrink_backward
 from npucall.operators.hardsigmoid import hardsigmoid as hardsigmoid
@@ -134,6 +139,8 @@ from npucall.operators.mean import mean as mean
 from npucall.operators.mish import mish as mish
 from npucall.operators.mish_backward import mish_backward as mish_backward
 from npucall.operators.matmul import mm as mm
+from npucall.operators.modulate import modulate as modulate
+from npucall.operators.modulate import modulate_backward as modulate_backward
 from npucall.operators.moe_finalize_routing_v2 import moe_finalize_routing_v2 as moe_finalize_routing_v2
 from npucall.operators.moe_finalize_routing_v2 import moe_finalize_routing_v2_grad as moe_finalize_routing_v2_grad
 from npucall.operators.moe_init_routing_v2 import moe_init_routing_v2 as moe_init_routing_v2
@@ -182,6 +189,8 @@ from npucall.operators.sigmoid import sigmoid as sigmoid
 from npucall.operators.sigmoid_backward import sigmoid_backward as sigmoid_backward
 from npucall.operators.silu import silu as silu
 from npucall.operators.silu_backward import silu_backward as silu_backward
+from npucall.operators.situ_glu import situ_glu as situ_glu
+from npucall.operators.situ_glu import situ_glu_grad as situ_glu_grad
 from npucall.operators.smooth_l1_loss import smooth_l1_loss as smooth_l1_loss
 from npucall.operators.smooth_l1_loss_backward import smooth_l1_loss_backward as smooth_l1_loss_backward
 from npucall.operators.soft_margin_loss import soft_margin_loss as soft_margin_loss

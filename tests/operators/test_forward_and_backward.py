@@ -32,13 +32,19 @@ NEAR = 2e-8
 MOST = 12
 """Of a statement's combinations of attributes about so many are tried."""
 PARTS = re.compile(r"(?P<of>aclnn\w+?)(Target|Dense)?(Backward|Grad)(?P<version>V2)?")
-PARTIAL = {"aclnnBatchNormReduceBackward", "aclnnBatchNormElemtBackward", "aclnnUnfoldGrad"}
-"""Steps of a gradient, and the gradient of a view, which is no operator."""
+PARTIAL = {
+    *("aclnnBatchNormReduceBackward", "aclnnBatchNormElemtBackward", "aclnnUnfoldGrad"),
+    *("aclnnGroupedBiasAddGrad", "aclnnGroupedBiasAddGradV2", "aclnnModulateBackward"),
+}
+"""Steps of a gradient, those of what is no operator, and one by a factor less 1 than the forward's.
+"""
 GRADIENTS = [
     operator
     for operator in CATALOGUE
     if PARTS.fullmatch(operator.name) and operator.name not in PARTIAL
 ]
+STATISTICS_OF = {"aclnnAdaLayerNorm": "aclnnAdaLayerNormV2"}
+"""The version of a forward operator that gives what the gradient takes."""
 UPSTREAM = ("grad_output", "grad_out", "grad_loss", "dy", "y_grad", "grad_y", "grad", "grad_hy")
 VARIABLES = {
     "grad_weight": "weight",
@@ -119,6 +125,13 @@ CASES: dict[str, tuple[Case, ...]] = {
     "aclnnIm2col": (Case(backward={"input_size": (4, 5)}, shapes={"self": (2, 4, 5)}),),
     "aclnnUpsampleLinear1d": (Case(renamed={"scales": "scale"}),),
     "aclnnAddLayerNorm": (Case(draws={"bias": lambda r, s: np.zeros(s)}),),
+    "aclnnAdaLayerNormV2": (
+        Case(
+            backward={"normalized_shape": (4,)},
+            renamed={"input": "x"},
+            variables={"grad_scale_out": "scale", "grad_shift_out": "shift"},
+        ),
+    ),
     "aclnnDeepNorm": (Case(result="y_out"),),
     "aclnnClippedSwiglu": (Case({"limit": [1.5]}, draws={"x": between(-3, 3)}),),
     "aclnnGeGlu": (Case(renamed=GATED),),
@@ -230,7 +243,8 @@ def forward_of(gradient: Operator[..., Any]) -> Operator[..., Any]:
     names = {operator.name for operator in CATALOGUE}
     versioned = f"{parts['of']}{parts['version'] or ''}"
     known = versioned, parts["of"], f"{parts['of']}DoMask"
-    return CATALOGUE.find(next(name for name in known if name in names))
+    found = next(name for name in known if name in names)
+    return CATALOGUE.find(STATISTICS_OF.get(found, found))
 
 
 def calls(

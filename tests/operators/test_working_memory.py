@@ -69,21 +69,21 @@ def grown(make: Maker, setup: Setup) -> Case:
 
 def prepared(case: Case) -> tuple[Prepared, dict[str, bytes]]:
     """The call and its storages: one element each, which all of the tensor is."""
-    specs, storages = {}, {}
-    for each in case.statement.inputs:
-        if each.name not in case.shapes:
-            continue
-        dtype, shape = case.dtypes[each.name], case.shapes[each.name]
-        whole = each.dense or each.updated
-        specs[each.name] = spec = TensorSpec(dtype, shape, None if whole else (0,) * len(shape))
-        one = np.full(1, 0.5).astype(dtype.numpy).tobytes()
-        storages[each.name] = bytes(spec.storage_bytes) if whole else one
+    whole = {each.name for each in case.statement.inputs if each.dense or each.updated}
+    specs = {
+        name: TensorSpec(case.dtypes[name], shape, None if name in whole else (0,) * len(shape))
+        for name, shape in case.shapes.items()
+    }
     operator = CATALOGUE.find(case.statement.operator, case.statement.variant)
     attributes = attributes_of(case.statement, case.attributes)
     product = A2 if not case.products or A2.soc in case.products else ASCEND_950
-    return prepare(
-        Call(operator, {**specs, **attributes}, tuple(specs)), product, CATALOGUE
-    ), storages
+    given = Call(operator, {**specs, **attributes}, tuple(specs))
+    call, values, storages = prepare(given, product, CATALOGUE), operator.values, {}
+    for name, spec in specs.items():
+        number = values.passes(call.facts).start if values and name in values.reads else 0.5
+        one = np.full(1, number).astype(spec.dtype.numpy).tobytes()
+        storages[name] = bytes(spec.storage_bytes) if name in whole else one
+    return call, storages
 
 
 def taken(call: Prepared, storages: dict[str, bytes]) -> int:

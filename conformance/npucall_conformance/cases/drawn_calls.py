@@ -94,7 +94,9 @@ def _free(draw: Draws, statement: Statement) -> Setup:
     base = base_shape(draw, statement)
     shapes = stretched(draw, statement, base)
     dtypes: dict[str, DType] = {
-        each.name: draw.pick(each.dtypes) for each in statement.inputs if each.dtypes
+        each.name: draw.pick(each.dtypes)
+        for each in statement.inputs
+        if each.dtypes and not each.refused
     }
     names = _of_any_float(statement)
     if names and draw.flag():

@@ -79,12 +79,15 @@ def _required(statement: Statement) -> Iterator[Invalid]:
     """Required parameters that are left out: a pointer is then null, a number has no value."""
     optional = {each.name for each in statement.inputs if each.optional}
     outputs = {each.name for each in statement.outputs}
+    nulls = {name: row.status for row in statement.invalid for name in row.changes
+             if row.changes == {name: None}}  # fmt: skip
     for each in statement.parameters:
         if each.name in optional | outputs | statement.defaults.keys():
             continue
         changes, row = {each.name: LEFT_OUT}, f"without-{each.name}"
         if each.c_type.endswith("*"):
-            yield Invalid(row, changes, (each.name,), ArgumentMissingError, statement.null)
+            status = nulls.get(each.name, statement.null)
+            yield Invalid(row, changes, (each.name,), ArgumentMissingError, status)
         else:
             yield Invalid(row, changes, (each.name,), AttributeValueError, None)
 

@@ -34,8 +34,8 @@ class In:
     read: bool = True
     """Its values matter, so that a call has to send them."""
     refused: bool = False
-    """The operator refuses it, so it is optional: only setups that give its shape or values have
-    it."""
+    """The operator refuses it, or with it wants other shapes, so it is optional: only setups that
+    give its shape or values have it."""
     tiny: bool = True
     """Results for subnormal numbers are right. Not if digits of them are lost in a step."""
     own: bool = False

@@ -92,7 +92,7 @@ class Sample:
     follows: str = ""
     """The attribute that names the dtype of all others."""
     without: tuple[str, ...] = ()
-    """Inputs that no valid call has."""
+    """Inputs that no valid call has, or with which others have other shapes."""
     dense: tuple[str, ...] = ()
     """Tensors that must have no gaps."""
     least: float = 0.1

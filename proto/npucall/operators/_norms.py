@@ -48,10 +48,12 @@ def forward(
     bias: Array | None,
     eps: float,
     outputs: tuple[str, str, str] = ("out", "mean_out", "rstd_out"),
+    then: Callable[[tuple[slice, ...], AnyArray], None] | None = None,
 ) -> tuple[AnyArray | None, AnyArray | None, AnyArray | None]:
     """The normal form of rows, with the factors and addends of their elements; mean and rstd.
 
-    A norm without a mean has no name for it.
+    A norm without a mean has no name for it. ``then`` gets each block of the normal form before it
+    is written, and may change it.
     """
     rows, length = facts.shapes["rows"], facts.count("row")
     read = x if callable(x) else partial(facts.read, x)
@@ -66,10 +68,13 @@ def forward(
             result *= factor
         place = None
         if addend is not None:
-            place = place_of(facts, outputs[0], index, len(result))
+            place = None if then else place_of(facts, outputs[0], index, len(result))
             np.add(result, addend, out=result if place is None else place)
         if place is None:
-            out[index] = result.reshape(block.shape)
+            result = result.reshape(block.shape)
+            if then:
+                then(index, result)
+            out[index] = result
         for kept, numbers in zip(found.values(), each, strict=True):
             kept[numbers_of(rows, index)] = numbers[:, 0]
 

@@ -1,0 +1,55 @@
+// Operators of no larger family, beside those of prototypes.h; same form.
+#pragma once
+
+#include "prototypes.h"
+
+// aclnn_modulate.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnModulate, const aclTensor *self, const aclTensor *scaleOptional,
+             const aclTensor *shiftOptional, SIM_OUT aclTensor *out);
+
+// aclnn_modulate_backward.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnModulateBackward, const aclTensor *grad_output, const aclTensor *input,
+             const aclTensor *scale, const aclTensor *shift, SIM_OUT const aclTensor *grad_input,
+             SIM_OPTIONAL SIM_OUT const aclTensor *grad_scale,
+             SIM_OPTIONAL SIM_OUT const aclTensor *grad_shift);
+
+// aclnn_grouped_bias_add_grad.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnGroupedBiasAddGrad, const aclTensor *gradY,
+             SIM_OPTIONAL const aclTensor *groupIdxOptional, SIM_OUT aclTensor *out);
+
+// aclnn_grouped_bias_add_grad.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnGroupedBiasAddGradV2, const aclTensor *gradY,
+             SIM_OPTIONAL const aclTensor *groupIdxOptional, int64_t groupIdxType,
+             SIM_OUT aclTensor *out);
+
+// aclnn_ada_layer_norm.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnAdaLayerNorm, const aclTensor *x, const aclTensor *scale, const aclTensor *shift,
+             SIM_OPTIONAL const aclTensor *weightOptional,
+             SIM_OPTIONAL const aclTensor *biasOptional, double epsilon, SIM_OUT aclTensor *out);
+
+// aclnn_ada_layer_norm_v2.h; nn; 9.x
+SIM_OPERATOR(aclnnAdaLayerNormV2, const aclTensor *x, const aclTensor *scale,
+             const aclTensor *shift, SIM_OPTIONAL const aclTensor *weightOptional,
+             SIM_OPTIONAL const aclTensor *biasOptional, double epsilon, SIM_OUT aclTensor *out,
+             SIM_OPTIONAL SIM_OUT aclTensor *meanOutOptional,
+             SIM_OPTIONAL SIM_OUT aclTensor *rstdOutOptional);
+
+// aclnn_ada_layer_norm_backward.h; nn; 9.x
+SIM_OPERATOR(aclnnAdaLayerNormBackward, const aclTensor *gradOut, const aclTensor *input,
+             const aclIntArray *normalizedShape, const aclTensor *rstd, const aclTensor *mean,
+             const aclTensor *scale, const aclTensor *shift,
+             SIM_OPTIONAL const aclTensor *weightOptional,
+             SIM_OPTIONAL const aclTensor *biasOptional,
+             SIM_OPTIONAL SIM_OUT aclTensor *gradInputOut,
+             SIM_OPTIONAL SIM_OUT aclTensor *gradScaleOut,
+             SIM_OPTIONAL SIM_OUT aclTensor *gradShiftOut,
+             SIM_OPTIONAL SIM_OUT aclTensor *gradWeightOut,
+             SIM_OPTIONAL SIM_OUT aclTensor *gradBiasOut);
+
+// aclnn_situ_glu.h; nn; 9.x; generated
+SIM_OPERATOR(aclnnSituGlu, const aclTensor *x, int64_t dim, double beta, double linearBeta,
+             bool activateLeft, SIM_OUT const aclTensor *out);
+
+// aclnn_situ_glu_grad.h; nn; 9.x; generated
+SIM_OPERATOR(aclnnSituGluGrad, const aclTensor *gradY, const aclTensor *x, int64_t dim, double beta,
+             double linearBeta, bool activateLeft, SIM_OUT const aclTensor *out);
