@@ -79,7 +79,7 @@ def sample(root: Path, count: int, seed: int) -> list[Mutant]:
                 places += _places(root, path)
         drawn += [draw.choice(place) for place in draw.sample(places, count // len(_PARTS))]
     draw.shuffle(drawn)
-    return drawn
+    return [mutant for mutant in drawn if _changed(root / mutant.module, mutant)]
 
 
 def _places(root: Path, path: Path) -> Iterator[list[Mutant]]:
@@ -118,6 +118,15 @@ def _annotations(source: str) -> list[tuple[Any, Any]]:
     ]
 
 
+def _changed(path: Path, mutant: Mutant) -> str | None:
+    """A module's text with the change; None if cosmic-ray cannot make it, as for ``except a.b``."""
+    operator = cosmic_ray.plugins.get_operator(mutant.operator)()
+    try:
+        return mutate_code(path.read_text(encoding="utf-8"), operator, mutant.occurrence)
+    except AttributeError:
+        return None
+
+
 def stages(root: Path, module: str) -> list[list[str]]:
     """Files of tests: those that import the module, those of its folder, the rest."""
     files = sorted(str(p.relative_to(root)) for p in root.glob("tests/**/test_*.py"))
@@ -145,9 +154,7 @@ class Copy:
     def judge(self, mutant: Mutant, most: int) -> dict[str, Any]:
         """What the tests say of a change, and for how long they looked."""
         path = self._folder / mutant.module
-        before = path.read_text(encoding="utf-8")
-        operator = cosmic_ray.plugins.get_operator(mutant.operator)()
-        after = mutate_code(before, operator, mutant.occurrence)
+        before, after = path.read_text(encoding="utf-8"), _changed(path, mutant)
         assert after not in (None, before), mutant
         while True:
             path.write_text(after, encoding="utf-8")
