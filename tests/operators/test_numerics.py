@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from tests.rows import each
 
-from npucall.operators._numerics import chosen, gated, normal_distribution, sigmoid
+from npucall.operators._numerics import chosen, gated, normal_distribution, row_sums, sigmoid
 
 INF, NAN = np.inf, np.nan
 
@@ -126,3 +126,17 @@ def test_the_sigmoid_goes_where_it_is_told(kind: Any) -> None:
     place = np.empty_like(x)
     assert sigmoid(x, out=place) is place
     np.testing.assert_array_equal(place, sigmoid(x))
+
+
+def test_sums_of_rows_are_off_by_a_few_units_of_their_terms_also_where_these_are_alike() -> None:
+    alike = np.full(5000, 1.1, np.float32)
+    for length in (0, 1, 512, 1000, 1024, 1025, 5000):
+        rows = np.stack([alike, np.resize(numbers(), 5000)])[:, :length]
+        factors = np.resize(np.float32([1.7, -0.3, 2]), length)
+        for others in (None, factors, rows):
+            found = row_sums(rows, others)
+            terms = rows.astype(np.float64) * (1 if others is None else others)
+            error = np.abs(found[:, 0] - terms.sum(-1))
+            assert found.shape == (2, 1)
+            assert found.dtype == np.float32
+            assert (error <= 16 * 2.0**-24 * np.abs(terms).sum(-1)).all(), length

@@ -20,6 +20,7 @@ from npucall.compute import blocks
 from npucall.compute.helpers import UNLIMITED, Helpers, SharedBlocks, Sharing, Turn
 from npucall.compute.layouts import Layout
 from npucall.compute.operands import Index, InputReader, Operand
+from npucall.compute.quiet import quietly
 from npucall.compute.recipes import BLOCKS_A_TURN, OutputStorage, Recipe, recipe_of
 from npucall.compute.work import Work, complete
 from npucall.declare.attributes import attribute_value
@@ -231,14 +232,15 @@ def compute_blocks(  # noqa: PLR0913  # all that a run has
     """Computes blocks of arrays in the layouts of a work, a few of them a turn."""
     _keep_memory_of_blocks()
     if len(indices) == 1:
-        _compute_one(work, inputs, outputs, indices[0], Sharing(turn, helpers), turn)
+        with turn():
+            quietly(_compute_one, work, inputs, outputs, indices[0], Sharing(turn, helpers), turn)
         return
     targets = work.begin(outputs)
     for compute_block in work.passes(inputs, targets, Sharing(turn)):
         _compute_each(work, compute_block, targets, indices, turn, helpers)
     if targets is not outputs:
-        with turn(), np.errstate(all="ignore"):
-            work.finish(targets, outputs, turn.pause)
+        with turn():
+            quietly(work.finish, targets, outputs, turn.pause)
 
 
 def _compute_one(  # noqa: PLR0913  # all that a run has
@@ -249,15 +251,14 @@ def _compute_one(  # noqa: PLR0913  # all that a run has
     sharing: Sharing,
     turn: Turn,
 ) -> None:
-    """A work of one block, in one turn."""
-    with turn(), np.errstate(all="ignore"):
-        targets = work.begin(outputs)
-        for compute_block in work.passes(inputs, targets, sharing):
-            part = compute_block(index)
-            if part is not None:
-                work.add(targets, part, index)
-        if targets is not outputs:
-            work.finish(targets, outputs, turn.pause)
+    """A work of one block."""
+    targets = work.begin(outputs)
+    for compute_block in work.passes(inputs, targets, sharing):
+        part = compute_block(index)
+        if part is not None:
+            work.add(targets, part, index)
+    if targets is not outputs:
+        work.finish(targets, outputs, turn.pause)
 
 
 def _compute_each(  # noqa: PLR0913  # all that a pass has
@@ -272,8 +273,7 @@ def _compute_each(  # noqa: PLR0913  # all that a pass has
 
     def compute(start: int) -> list[AnyArray | None]:
         end = min(start + BLOCKS_A_TURN, len(indices))
-        with np.errstate(all="ignore"):
-            return [compute_block(indices[n]) for n in range(start, end)]
+        return [quietly(compute_block, indices[n]) for n in range(start, end)]
 
     def add(start: int, parts: Sequence[AnyArray | None]) -> None:
         for number, part in enumerate(parts, start):

@@ -9,9 +9,8 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-import numpy as np
-
 from npucall.compute.blas import one_thread
+from npucall.compute.quiet import quietly
 from npucall.errors import InternalError
 
 _FEW = 4
@@ -97,13 +96,10 @@ def _each(
     compute: Callable[[B], R],
     add: Callable[[B, R], None],
 ) -> None:
-    def quietly(block: B) -> R:
-        with np.errstate(all="ignore"):  # a setting of each thread
-            return compute(block)
-
     with one_thread():
         if helpers and helpers.count:
-            SharedBlocks(blocks, quietly, add).run(_Pausing(turn), helpers)
+            shared = SharedBlocks(blocks, partial(quietly, compute), add)
+            shared.run(_Pausing(turn), helpers)
             return
         for block in blocks:
             turn.pause()

@@ -6,25 +6,21 @@ which that would take several times as long as their formula.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
-from contextvars import Context
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import numpy as np
 
 from npucall.compute.helpers import Turn
 from npucall.compute.layouts import Layout
 from npucall.compute.operands import store
+from npucall.compute.quiet import quietly
 from npucall.compute.work import Work
 from npucall.declare.prepare import Prepared
 from npucall.dtypes import AnyArray
 from npucall.memory import fresh
 from npucall.tensors import Buffer
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 _SMALL = 1 << 14
 """Bytes of an output that are copied once more sooner than an array is made for them."""
@@ -52,7 +48,7 @@ class WholeCall:
     ) -> list[Buffer]:
         """One storage for each output, in their order, in one turn; ``targets``: where some go."""
         with turn():
-            return _silence.run(self._computed, storages, targets)
+            return quietly(self._computed, storages, targets)
 
     def _computed(
         self, storages: Mapping[str, Buffer], targets: Mapping[str, Buffer]
@@ -88,26 +84,3 @@ def _view_of(layout: Layout) -> Callable[[Buffer], AnyArray]:
 
 def _is_plain(layout: Layout, size: int) -> bool:
     return layout.dense and not layout.offset and size < _SMALL
-
-
-class _Silence(threading.local):
-    """A context of each thread in which NumPy does not warn: to make one takes ten times as long.
-
-    Until 2.0 NumPy keeps that for a thread, not for a context.
-    """
-
-    def __init__(self) -> None:
-        self._run = Context().run
-        if _HAS_CONTEXTS:
-            self._run(np.seterr, all="ignore")
-
-    def run(self, compute: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """What a function answers."""
-        if _HAS_CONTEXTS:
-            return self._run(compute, *args, **kwargs)
-        with np.errstate(all="ignore"):
-            return compute(*args, **kwargs)
-
-
-_HAS_CONTEXTS = np.lib.NumpyVersion(np.__version__) >= "2.0.0"
-_silence = _Silence()

@@ -20,13 +20,16 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from npucall.declare import Facts
-from npucall.declare.cuts import BLOCK, cut
+from npucall.declare.cuts import BLOCK, cut, shared_block
 from npucall.dtypes import AnyArray, Array
+from npucall.operators._numerics import row_sums
 from npucall.operators._windows import Windows
 from npucall.tensors import Shape
 
 _SHORT = 32
 """Numbers that are added in the formula's dtype; longer ranges are added in float64."""
+_MOST, _MOST_BACK = 6, 2
+"""Blocks that are read as one, forward and backward."""
 _PLANS = 4
 """Of a call that are kept: most blocks are of whole planes, and add up the same."""
 
@@ -62,6 +65,12 @@ class PooledAxis:
     """For some numbers, the windows that they are in."""
     divisors: Callable[[AnyArray], AnyArray]
     """For some windows, what each divides by."""
+
+    @property
+    def is_one(self) -> bool:
+        """Whether there is one window, of all numbers."""
+        start, stop = self.windows(np.zeros(1, np.int64))
+        return self.count == 1 and bool(start == 0 and stop == self.size)
 
 
 Axes: TypeAlias = "tuple[PooledAxis, ...]"
@@ -117,6 +126,8 @@ def average(facts: Facts, planes: Array, name: str, axes: Axes) -> AnyArray:
     before = len(planes.shape) - len(axes)
     shape = (*planes.shape[:before], *(axis.count for axis in axes))
     out = facts.output(name, shape)
+    if all(axis.is_one for axis in axes) and prod(planes.shape[before:]) <= BLOCK:
+        return _means(facts, planes, out, axes)
 
     @lru_cache(_PLANS)
     def planned(*bounds: tuple[int, int]) -> tuple[Sequence[_Part], AnyArray]:
@@ -129,7 +140,21 @@ def average(facts: Facts, planes: Array, name: str, axes: Axes) -> AnyArray:
         total = _total(facts, planes, block[:before], parts)
         _write(out, block, total / divisors.astype(total.dtype))
 
-    facts.each(cut(shape, _limit(axes, shape[before:], planes.shape[before:])), compute)
+    facts.each(_blocks(axes, shape, planes.shape, _MOST), compute)
+    return out
+
+
+def _means(facts: Facts, planes: Array, out: AnyArray, axes: Axes) -> AnyArray:
+    """Writes the average of each plane."""
+    lead, length = planes.shape[: -len(axes)], prod(planes.shape[-len(axes) :])
+    divisor = _divisors(axes, [slice(0, 1) for _ in axes]).astype(facts.dtype)
+
+    def compute(some: tuple[slice, ...]) -> None:
+        numbers = facts.read(planes, some)
+        found = row_sums(numbers.reshape(-1, length)).reshape(numbers.shape[: len(some)])
+        out[some] = found.reshape(*found.shape, *divisor.shape) / divisor
+
+    facts.each(cut(lead, shared_block(prod(planes.shape), _MOST) // length), compute)
     return out
 
 
@@ -149,7 +174,7 @@ def average_back(facts: Facts, gradient: Array, name: str, axes: Axes) -> AnyArr
         parts = planned(*_bounds(block[before:]))
         _write(out, block, _total(facts, gradient, block[:before], parts))
 
-    facts.each(cut(shape, _limit(axes, shape[before:], gradient.shape[before:])), compute)
+    facts.each(_blocks(axes, shape, gradient.shape, _MOST_BACK), compute)
     return out
 
 
@@ -169,18 +194,23 @@ def _places(piece: slice) -> AnyArray:
     return np.arange(piece.start, piece.stop)
 
 
-def _limit(axes: Axes, results: Shape, sources: Shape) -> int:
-    """Elements of a block, which reads no more than that many unless one element does."""
+def _blocks(axes: Axes, shape: Shape, read: Shape, most: int) -> Sequence[tuple[slice, ...]]:
+    """Blocks of a result, each of which reads no more than a block unless one element does.
+
+    ``most``: see ``shared_block``.
+    """
+    results, sources = (each[-len(axes) :] for each in (shape, read))
     if 0 in results:
-        return 1
+        return cut(shape, 1)
+    limit = shared_block(max(prod(shape), prod(read)), most)
     reads = [-(-axis.pairs // count) + 1 for axis, count in zip(axes, results, strict=True)]
     whole = [max(pair) for pair in zip(results, sources, strict=True)]
     for place in reversed(range(len(axes))):
-        most = BLOCK // (prod(reads[:place]) * prod(whole[place + 1 :]))
-        if most < whole[place]:
-            fits = (most - reads[place]) // -(-sources[place] // results[place])
-            return max(min(most, fits), 1) * prod(results[place + 1 :])
-    return BLOCK // prod(whole) * prod(results)
+        rest = limit // (prod(reads[:place]) * prod(whole[place + 1 :]))
+        if rest < whole[place]:
+            fits = (rest - reads[place]) // -(-sources[place] // results[place])
+            return cut(shape, max(min(rest, fits), 1) * prod(results[place + 1 :]))
+    return cut(shape, limit // prod(whole) * prod(results))
 
 
 class _Sums(NamedTuple):
@@ -260,11 +290,7 @@ def _dtype(block: AnyArray, longest: int) -> Any:
 
 
 def _all_summed(block: AnyArray, sums: Sequence[_Sums]) -> AnyArray:
-    """Sums along one axis after the other; at once where each has one range, which is all of it."""
-    planes, *extents = block.shape
-    if all(each.ranges == [slice(0, n)] for each, n in zip(sums, extents, strict=True)):
-        whole = block.reshape(planes, -1).sum(1, _dtype(block, max(extents)))
-        return whole.reshape(planes, *(1 for _ in extents))
+    """Sums along one axis after the other."""
     for axis, each in enumerate(sums, 1):
         block = _summed(block, each, axis)
     return block

@@ -13,15 +13,16 @@ from npucall.declare import Facts, rules
 from npucall.declare.draft import Draft
 from npucall.dtypes import FLOAT, AnyArray, Array
 from npucall.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError
+from npucall.operators._numerics import row_sums
 from npucall.operators._rows import (
     Sums,
     each_rows,
     flat,
+    gradient,
     numbers_of,
     one_a_row,
     place_of,
     statistics,
-    weighted,
 )
 from npucall.tensors import Shape
 
@@ -68,7 +69,7 @@ def forward(
             result *= factor
         place = None
         if addend is not None:
-            place = None if then else place_of(facts, outputs[0], index, len(result))
+            place = None if then else place_of(facts, outputs[0], index, result.shape)
             np.add(result, addend, out=result if place is None else place)
         if place is None:
             result = result.reshape(block.shape)
@@ -104,7 +105,6 @@ def gradients(
     """
     read = x if callable(x) else partial(facts.read, x)
     rows, length = facts.shapes["rows"], facts.count("row")
-    divisor = facts.dtype.type(length)
     asked = [name in facts.asked for name in outputs]
     out = facts.output(outputs[0], rows + facts.shapes["row"]) if asked[0] else None
     factor, sums = flat(facts, weight), Sums(length, (asked[1], asked[2]))
@@ -119,13 +119,13 @@ def gradients(
         products = upstream * normal
         part = sums.part(upstream, products)
         if out is not None:
-            place = None if then else place_of(facts, outputs[0], index, len(products))
-            normal *= weighted(products, factor) / divisor
-            if mean is not None:
-                normal += weighted(upstream, factor) / divisor
-            d = np.multiply(upstream, 1 if factor is None else factor, out=products)
-            d -= normal
-            result = np.multiply(d, scale, out=d if place is None else place)
+            of_rows = (
+                row_sums(products, factor),
+                None if mean is None else row_sums(upstream, factor),
+            )
+            d = upstream if factor is None else np.multiply(upstream, factor, out=products)
+            place = None if then else place_of(facts, outputs[0], index, d.shape)
+            result = gradient(d, normal, scale, of_rows, place)
             if place is None:
                 result = result.reshape(block.shape)
                 if then:

@@ -15,6 +15,8 @@ NONE, MEAN, SUM, BATCHMEAN = range(4)
 
 _ONE = 40
 """From here on the sigmoid is 1 also in float64, and e^x is far from too large in float32."""
+_PIECE = 1 << 9
+"""Numbers that BLAS adds up, of rows of more than two pieces: 32 for each of 16 lanes, or fewer."""
 _CLOSED = -85
 """1 + e^-x is e^-x for such an x, and nearly infinite in float32."""
 
@@ -64,6 +66,32 @@ def chosen(mask: AnyArray, one: AnyArray, other: AnyArray, out: AnyArray | None 
         return result
     np.bitwise_xor(taken, old, out=out.view(bits))
     return out
+
+
+def row_sums(rows: AnyArray, others: AnyArray | None = None) -> AnyArray:
+    """The sum of each row of numbers, (..., 1); with others of its products with these, or a row.
+
+    Pieces of a row are added up by BLAS, in a few lanes, their sums in pairs: an error of at most a
+    few units of the size of the terms, in a third of the time that NumPy takes, and no array of
+    products.
+    """
+    length = rows.shape[-1]
+    whole = 0 if length <= 2 * _PIECE else length - length % _PIECE
+    if others is None:
+        others = np.ones(length, rows.dtype)
+    tails = _dots(rows[..., whole:], others[..., whole:])
+    if not whole:
+        return tails
+    pieces, factors = (
+        each[..., :whole].reshape(*each.shape[:-1], -1, _PIECE) for each in (rows, others)
+    )
+    sums: AnyArray = np.add.reduce(_dots(pieces, factors), -2)
+    return sums if whole == length else np.add(sums, tails, out=sums)
+
+
+def _dots(rows: AnyArray, others: AnyArray) -> AnyArray:
+    products: AnyArray = np.matmul(rows[..., np.newaxis, :], others[..., np.newaxis])
+    return products[..., 0]
 
 
 def sigmoid(x: AnyArray, out: AnyArray | None = None) -> AnyArray:

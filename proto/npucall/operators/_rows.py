@@ -21,15 +21,13 @@ from typing import Any
 import numpy as np
 
 from npucall.declare import Facts
-from npucall.declare.cuts import BLOCK, cut
+from npucall.declare.cuts import BLOCK, cut, shared_block
 from npucall.dtypes import FLOAT, AnyArray, Array
-from npucall.operators._numerics import numbered
+from npucall.operators._numerics import numbered, row_sums
 from npucall.tensors import Shape
 
 _FEW = 96
 """Rows that are added up one after the other without float64."""
-_LONG = 1 << 12
-"""Elements of a row that BLAS adds up one after the other, in a few lanes."""
 _FORWARD, _BACKWARD = 24, 56
 """Bytes that a formula holds of each element of a row; backward with two sums over all rows."""
 
@@ -55,21 +53,26 @@ def each_rows(
     length: int,
     compute: Callable[[tuple[slice, ...]], Any],
     add: Callable[[Any, Any], None] = lambda *_: None,
+    most: int = 4,
 ) -> None:
     """Computes blocks of complete rows, by their places in ``lead``, the shape of all rows.
 
-    Those longer than a block one after the other, since each holds memory.
+    Those longer than a block one after the other, since each holds memory. ``most``: see
+    ``shared_block``.
     """
     if length > BLOCK:
         facts = replace(facts, shared=None)
-    facts.each(cut(lead, max(BLOCK // max(length, 1), 1)), compute, add)
+    block = shared_block(prod(lead) * length, most)
+    facts.each(cut(lead, max(block // max(length, 1), 1)), compute, add)
 
 
 def numbers_of(lead: Shape, index: tuple[slice, ...]) -> slice:
     """The numbers of some rows in row-major order."""
-    starts = tuple(piece.start for piece in index)
-    first = int(np.ravel_multi_index(starts, lead)) if lead else 0
-    return slice(first, first + prod(piece.stop - piece.start for piece in index))
+    first, count = 0, 1
+    for extent, piece in zip(lead, index, strict=True):
+        first = first * extent + piece.start
+        count *= piece.stop - piece.start
+    return slice(first, first + count)
 
 
 def one_a_row(facts: Facts, array: Array, lead: Shape, index: tuple[slice, ...]) -> AnyArray:
@@ -92,37 +95,32 @@ def statistics(x: AnyArray, eps: float, *, centred: bool) -> tuple[AnyArray, Any
 def moments(x: AnyArray, *, centred: bool = True) -> tuple[AnyArray, AnyArray, AnyArray]:
     """Rows without their means, where ``centred``; and a mean and a variance for each."""
     length = x.dtype.type(x.shape[-1])
-    mean = np.add.reduce(x, -1, keepdims=True) / length
-    found = x - mean if centred else x
-    return found, mean, products_of(found, found) / length
+    if not centred:
+        return x, np.zeros((len(x), 1), x.dtype), row_sums(x, x) / length
+    mean = row_sums(x) / length
+    found = x - mean
+    return found, mean, row_sums(found, found) / length
 
 
 def gradient(
-    d: AnyArray, normal: AnyArray, rstd: AnyArray, *, centred: bool, out: AnyArray | None = None
+    d: AnyArray,
+    normal: AnyArray,
+    rstd: AnyArray,
+    sums: tuple[AnyArray, AnyArray | None],
+    out: AnyArray | None = None,
 ) -> AnyArray:
-    """The gradient of rows, from that of their normal forms; both are spoilt.
+    """The gradient of rows, from that of their normal forms, which are spoilt.
 
-    ``out``: where it may be computed.
+    ``sums``: of d * normal and of d, for each row; of norms without a mean only the first. ``out``:
+    where it may be computed.
     """
     length = d.dtype.type(d.shape[-1])
-    share = products_of(d, normal) / length
-    if centred:
-        d -= np.add.reduce(d, -1, keepdims=True) / length
-    normal *= share
-    d -= normal
-    return np.multiply(d, rstd, out=d if out is None else out)
-
-
-def products_of(one: AnyArray, other: AnyArray) -> AnyArray:
-    """The sums of products of rows, in pairs: of many equal products no error adds up."""
-    return np.add.reduce(one * other, -1, keepdims=True)
-
-
-def weighted(rows: AnyArray, factor: AnyArray | None) -> AnyArray:
-    """The sum of each row, of its products with a factor; of long rows in pairs, as above."""
-    if factor is None:
-        return np.add.reduce(rows, -1, keepdims=True)
-    return products_of(rows, factor) if len(factor) > _LONG else (rows @ factor)[:, np.newaxis]
+    products, total = sums
+    normal *= products / length
+    if total is not None:
+        normal += total / length
+    np.subtract(d, normal, out=normal)
+    return np.multiply(normal, rstd, out=normal if out is None else out)
 
 
 class Sums:
@@ -162,10 +160,10 @@ def _columns(block: AnyArray) -> AnyArray:
     return sums
 
 
-def place_of(facts: Facts, name: str, index: tuple[slice, ...], rows: int) -> AnyArray | None:
+def place_of(facts: Facts, name: str, index: tuple[slice, ...], shape: Shape) -> AnyArray | None:
     """Where some rows of an output stand, if a ufunc can write there: see ``Facts.place``."""
     place = facts.place(name, index)
-    return None if place is None else place.reshape(rows, -1)
+    return None if place is None else place.reshape(shape)
 
 
 def flat(facts: Facts, weight: Array | None) -> AnyArray | None:

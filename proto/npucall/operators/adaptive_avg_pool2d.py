@@ -89,8 +89,9 @@ def adaptive_avg_pool2d(facts: Facts, self: Array, output_size: tuple[int, ...])
 
     Along an axis of n numbers, window i of m has the numbers from i n / m, rounded down, to before
     (i + 1) n / m, rounded up. Sums of up to 32 numbers along an axis are taken in float32, longer
-    ones in float64, and the quotient is rounded once. Of planes without numbers the averages are 0;
-    Ascend 950 refuses these, and takes an ``output_size`` of 0.
+    ones in float64, that of a whole plane in float32, piece by piece; the quotient is rounded once.
+    Of planes without numbers the averages are 0; Ascend 950 refuses these, and takes an
+    ``output_size`` of 0.
 
     As ``adaptive_avg_pool2d`` in torch, which refuses planes without numbers.
     """

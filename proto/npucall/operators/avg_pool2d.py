@@ -109,8 +109,9 @@ def avg_pool2d(
     ``ceil_mode`` lets go beyond the padding has fewer of these; but on Ascend910 and Ascend310P
     all of its cells count then.
 
-    Sums of up to 32 numbers along an axis are taken in float32, longer ones in float64, and the
-    quotient is rounded once. ``cube_math_type`` changes nothing here.
+    Sums of up to 32 numbers along an axis are taken in float32, longer ones in float64, that of a
+    whole plane in float32, piece by piece; the quotient is rounded once. ``cube_math_type`` changes
+    nothing here.
 
     As ``avg_pool2d`` in torch, where a divisor of 0 is None.
     """

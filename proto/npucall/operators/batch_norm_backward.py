@@ -8,7 +8,8 @@ from npucall.errors import PARAM_NULLPTR
 from npucall.operators import _channels as channels
 from npucall.operators._masks import mask_of, masked
 from npucall.operators._norms import float_or, of_weight
-from npucall.operators._rows import gradient, products_of
+from npucall.operators._numerics import row_sums
+from npucall.operators._rows import gradient
 from npucall.products import A2, A3, ASCEND_910, ASCEND_950
 
 OUTPUTS = ("grad_input", "grad_weight", "grad_bias")
@@ -122,11 +123,12 @@ def batch_norm_backward(
         scale = channels.inverse(facts, var, eps, saved=training)
         grad, normal = (channels.read(facts, each, some) for each in (grad_out, input))
         normal = (normal - mean) * scale
-        sums[0][some] = products_of(grad, normal)[:, 0]
-        sums[1][some] = np.add.reduce(grad, -1)
+        of_rows = row_sums(grad, normal), row_sums(grad)
+        sums[0][some], sums[1][some] = (each[:, 0] for each in of_rows)
         if out is not None:
             d = grad * factor
-            found = gradient(d, normal, scale, centred=True) if training else d * scale
+            products, total = (each * factor for each in of_rows)
+            found = gradient(d, normal, scale, (products, total)) if training else d * scale
             channels.write(out, found, some, shape)
 
     facts.each(channels.blocks(shape), compute)

@@ -9,7 +9,7 @@ from npucall.declare.draft import Draft
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.operators import _groups as groups
 from npucall.operators._channels import FIRST
-from npucall.operators._rows import each_rows, flat, held, numbers_of, statistics
+from npucall.operators._rows import each_rows, flat, held, numbers_of, place_of, statistics
 from npucall.products import A2, A3, ASCEND_910, ASCEND_950
 
 STATISTICS = ("mean_out", "rstd_out")
@@ -116,10 +116,14 @@ def normalised(
         by_channel = groups.by_channel(normal, some, hxw)
         if factor is not None:
             by_channel *= factor[some[1], np.newaxis]
+        place = None
         if addend is not None:
-            by_channel += addend[some[1], np.newaxis]
-        result = by_channel if then is None else then(by_channel)
-        out[some] = result.reshape(block.shape)
+            place = None if then else place_of(facts, outputs[0], some, by_channel.shape)
+            more = addend[some[1], np.newaxis]
+            np.add(by_channel, more, out=by_channel if place is None else place)
+        if place is None:
+            result = by_channel if then is None else then(by_channel)
+            out[some] = result.reshape(block.shape)
         for kept, numbers in zip(found, each, strict=True):
             kept[numbers_of(rows, index)] = numbers[:, 0]
 

@@ -12,7 +12,8 @@ from npucall.errors import PARAM_INVALID, AttributeValueError
 from npucall.operators import _groups as groups
 from npucall.operators._masks import mask_of, masked
 from npucall.operators._norms import float_or, one_for_each_row
-from npucall.operators._rows import each_rows, flat, gradient, held, one_a_row
+from npucall.operators._numerics import row_sums
+from npucall.operators._rows import each_rows, flat, gradient, held, one_a_row, place_of
 from npucall.products import A2, A3, ASCEND_910, ASCEND_950
 from npucall.tensors import Shape
 
@@ -86,7 +87,7 @@ def of_gamma(draft: Draft) -> Shape:
         rules.fill_if_empty("grad_out", fill=lambda _: 0.0, meaning="0", outputs=OUTPUTS[1:]),
     ),
     kernel_dtype=rules.dtype_of("grad_out"),
-    over=at_once(holds=held(backward=True)),
+    over=at_once(holds=held(backward=False)),  # no sums over elements of rows
     sample=Sample(
         {**dict.fromkeys(("grad_out", "input"), (2, 4, 3)), "gamma": (4,)}
         | dict.fromkeys(("mean", "rstd"), (2, 2)),
@@ -154,21 +155,26 @@ def gradients(
         some = groups.channels_of(index, c // group)
         block, grad = facts.read(x, some), facts.read(grad_out, some).reshape(-1, length)
         scale = one_a_row(facts, rstd, rows, index)
-        normal = (block.reshape(-1, length) - one_a_row(facts, mean, rows, index)) * scale
+        normal = block.reshape(-1, length) - one_a_row(facts, mean, rows, index)
+        normal *= scale
         if through and factor is not None and addend is not None:
             y = groups.by_channel(normal, some, hxw) * factor[some[1], np.newaxis]
             y += addend[some[1], np.newaxis]
             grad = through(grad, y.reshape(-1, length)).astype(grad.dtype, copy=False)
-        parts = [groups.by_channel(each, some, hxw) for each in (grad * normal, grad)]
-        sums = [np.add.reduce(each, -1).sum(0, np.float64) for each in parts]
+        grads, normals = (groups.by_channel(each, some, hxw) for each in (grad, normal))
+        sums = [row_sums(grads, normals)[..., 0], row_sums(grads)[..., 0]]
         if out is not None:
-            d = parts[1] * (1 if factor is None else factor[some[1], np.newaxis])
-            found = gradient(d.reshape(-1, length), normal, scale, centred=True)
-            out[some] = found.reshape(block.shape)
-        return sums
+            weights = np.ones(c, grad.dtype)[some[1]] if factor is None else factor[some[1]]
+            d = grad if factor is None else (grads * weights[:, np.newaxis]).reshape(-1, length)
+            products, total = (row_sums((each * weights).reshape(len(d), -1)) for each in sums)
+            place = place_of(facts, outputs[0], some, d.shape)
+            found = gradient(d, normal, scale, (products, total), place)
+            if place is None:
+                out[some] = found.reshape(block.shape)
+        return [each.sum(0, np.float64) for each in sums]
 
     def add(index: tuple[slice, ...], sums: list[AnyArray]) -> None:
         totals[:, groups.channels_of(index, c // group)[1]] += sums
 
-    each_rows(facts, rows, length, compute, add)
+    each_rows(facts, rows, length, compute, add, 1 if through else 4)
     return out, totals[0], totals[1]

@@ -5,10 +5,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.rows import each
 
 from npucall.compute.helpers import Helpers, SharedBlocks, Unlimited
+from npucall.compute.quiet import quietly
 from npucall.errors import InternalError
 
 PATIENCE = 20.0
@@ -267,3 +269,15 @@ def test_nothing_to_do_is_done_and_no_helpers_at_all_are_never_idle(helpers: Hel
     none = Helpers(0)
     assert not none.engage()
     none.close()
+
+
+def test_what_computes_has_numpy_quiet_and_the_caller_keeps_its_settings() -> None:
+    def settings() -> tuple[Any, int]:
+        return np.geterr()["divide"], np.getbufsize()
+
+    before = settings()
+    assert quietly(lambda: (settings(), quietly(settings))) == (("ignore", 1024),) * 2
+    with pytest.raises(ZeroDivisionError):
+        quietly(lambda: 1 // 0)
+    assert quietly(settings) == ("ignore", 1024)
+    assert settings() == before
