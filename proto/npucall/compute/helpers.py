@@ -98,7 +98,7 @@ def _each(
 ) -> None:
     with one_thread():
         if helpers and helpers.count:
-            shared = SharedBlocks(blocks, partial(quietly, compute), add)
+            shared = SharedBlocks(blocks, lambda block: quietly(compute, block), add)
             shared.run(_Pausing(turn), helpers)
             return
         for block in blocks:
