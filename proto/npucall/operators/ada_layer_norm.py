@@ -13,6 +13,7 @@ from npucall.declare.draft import Draft
 from npucall.dtypes import DOUBLE, FLOAT, FLOATS, AnyArray, Array, DType
 from npucall.errors import AttributeValueError, DTypeError
 from npucall.operators import _norms as norms
+from npucall.operators._numerics import row_sums
 from npucall.operators._rows import each_rows, flat, gradient, held, one_a_row
 from npucall.products import A2, A3, ASCEND_950
 from npucall.tensors import Shape
@@ -325,7 +326,7 @@ def ada_layer_norm_backward(  # in the order of C
         if GRADIENTS[0] in facts.asked:
             if factor is not None:
                 d *= factor
-            found = gradient(d, normal, deviation, centred=True)
+            found = gradient(d, normal, deviation, (row_sums(d, normal), row_sums(d)))
             out[index] = found.reshape(block.shape)
         return of_pair + of_rows
 
