@@ -10,7 +10,7 @@ import numpy as np
 import page_parts
 
 from npucall.compute.evaluate import compute
-from npucall.declare.call import Call
+from npucall.declare.call import Call, element, tensors_of
 from npucall.declare.declaration import Area
 from npucall.declare.parameters import Attribute, Input, c_name
 from npucall.declare.prepare import prepare
@@ -18,10 +18,12 @@ from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
 from npucall.tensors import TensorSpec
 from npucall_conformance.cases.case import Maker
-from npucall_conformance.cases.made_call import call_of
+from npucall_conformance.cases.made_call import call_of, in_lists
 from npucall_conformance.statements import statements
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from npucall.declare.declaration import Operator
     from npucall.declare.parameters import Parameter
     from npucall.declare.rules import Rule
@@ -211,11 +213,13 @@ def _kernel_dtypes(operator: Operator[Any, Any]) -> str:
     said = []
     for words, chosen in (alike | mixed).items():
         specs = {
-            parameter.name: TensorSpec(dtype, np.shape(SAMPLE))
+            parameter.name: (spec,) if parameter.many else spec
             for parameter, dtype in zip(operator.inputs, chosen, strict=False)
+            if (spec := TensorSpec(dtype, np.shape(SAMPLE)))
         }
+        stored = tuple(place for name in specs for place, _ in tensors_of(name, specs[name]))
         try:
-            call = prepare(Call(operator, specs, tuple(specs)), product, CATALOGUE)
+            call = prepare(Call(operator, specs, stored), product, CATALOGUE)
         except NpucallError:
             said.append(f"inputs {words} are refused")
         else:
@@ -236,9 +240,19 @@ def _example(operator: Operator[Any, Any]) -> str:
         return "None yet."
     result = compute(operator, **arguments)
     values = result if isinstance(result, tuple) else (result,)
-    given = [_assigned(name, value, 2) for name, value in arguments.items()]
-    gives = [_assigned(p.name, v, 8) for p, v in zip(operator.outputs, values, strict=True)]
+    given = [_assigned(name, value, 2) for name, value in _one_by_one(arguments.items())]
+    outputs = zip((p.name for p in operator.outputs), values, strict=True)
+    gives = [_assigned(name, value, 8) for name, value in _one_by_one(outputs)]
     return "\n".join(["With", "", *given, "", "it gives", "", *gives])
+
+
+def _one_by_one(values: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Values by name, the tensors of a list by theirs."""
+    for name, value in values:
+        if isinstance(value, list | tuple) and value and isinstance(value[0], np.ndarray):
+            yield from ((element(name, index), each) for index, each in enumerate(value))
+        else:
+            yield name, value
 
 
 def _sample(operator: Operator[Any, Any]) -> dict[str, Any]:
@@ -253,13 +267,14 @@ def _drawn(operator: Operator[Any, Any]) -> dict[str, Any] | None:
         if (statement.operator, statement.variant) == (operator.name, operator.variant):
             case = Maker(statement, "grid").case(statement.dtypes[0])
             given = call_of(case, seed=0).given
-            values = {p.name: given.values.get(p.name) for p in operator.parameters}
             own = {each.name: each.dtypes for each in statement.inputs}
-            return {
+            values = {
                 name: _plain(value, given.dtypes[name] if own.get(name) else None)
-                for name, value in values.items()
+                for name, value in given.values.items()
                 if value is not None
             }
+            listed = in_lists(values)
+            return {p.name: listed[p.name] for p in operator.parameters if p.name in listed}
     return None
 
 

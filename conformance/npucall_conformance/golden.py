@@ -27,7 +27,7 @@ from npucall.dtypes import BF16, AnyArray, DType
 from npucall.errors import ArgumentUnknownError, NpucallError, TensorLayoutError
 from npucall.tensors import TensorSpec, view
 from npucall_conformance.cases.case import Case
-from npucall_conformance.cases.made_call import MadeCall, call_of
+from npucall_conformance.cases.made_call import MadeCall, call_of, in_lists
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.judging.check import Expectation, arrays_of, described, expectation_of
 from npucall_conformance.judging.profiles import tolerance
@@ -37,6 +37,7 @@ from npucall_conformance.running.crowd import Observation
 from npucall_conformance.running.runner import Runner
 from npucall_conformance.running.subject import Subject
 from npucall_conformance.statements import statements
+from npucall_conformance.stating.arguments import parameter_of
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16, Parameter
 
 _NOT_IN_C = (ArgumentUnknownError, TensorLayoutError)
@@ -190,19 +191,19 @@ def _left_out(case: Case, product: str) -> str:
 
 def _parameter(case: Case, call: MadeCall, declared: Parameter) -> dict[str, Any]:
     """A parameter as the C function takes it."""
-    name = declared.name
-    is_output = name in {each.name for each in case.statement.outputs}
-    is_tensor = is_output or name in {each.name for each in case.statement.inputs}
+    name, arguments = declared.name, in_lists(call.arguments)
+    is_output = name in {parameter_of(each.name) for each in case.statement.outputs}
+    is_tensor = is_output or name in {parameter_of(each.name) for each in case.statement.inputs}
     kind = "output" if is_output else "input" if is_tensor else "attribute"
     about = {"name": name, "c_name": declared.c_name, "c_type": declared.c_type, "kind": kind}
-    if name in call.arguments:
-        value = call.arguments[name]
+    if name in arguments:
+        value = arguments[name]
     elif is_output:  # one that nobody asks for has no shape: a null pointer
-        asked = name in call.shapes
-        value = TensorSpec(call.dtypes[name], call.shapes[name]) if asked else None
+        asked = {n: TensorSpec(call.dtypes[n], shape) for n, shape in call.shapes.items()}
+        value = in_lists(asked).get(name)
     else:
         value = case.statement.defaults.get(name)
-    return about | ({"given": name in call.arguments} if is_output else {}) | _value(value)
+    return about | ({"given": name in arguments} if is_output else {}) | _value(value)
 
 
 def _value(value: Any) -> dict[str, Any]:
@@ -223,7 +224,9 @@ def _value(value: Any) -> dict[str, Any]:
     if isinstance(value, DType):
         return {"value": value.name}
     if isinstance(value, list | tuple):
-        return {"value": [_number(each) for each in value]}
+        of_tensors = bool(value) and isinstance(value[0], TensorSpec)
+        known, each = ("tensors", _value) if of_tensors else ("value", _number)
+        return {known: [each(one) for one in value]}
     return {"value": _number(value)}
 
 

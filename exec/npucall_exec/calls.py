@@ -175,6 +175,6 @@ def _tensors(arguments: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(
         place
         for name, value in arguments.items()
-        if isinstance(value[0] if isinstance(value, tuple) and value else value, TensorSpec)
-        for place, _ in tensors_of(name, value)
+        for place, each in tensors_of(name, value)
+        if isinstance(each, TensorSpec)
     )

@@ -30,6 +30,7 @@ from npucall.operators.binary_cross_entropy_with_logits import binary_cross_entr
 from npucall.operators.binary_cross_entropy_with_logits_backward import binary_cross_entropy_with_logits_backward as binary_cross_entropy_with_logits_backward
 from npucall.operators.binary_cross_entropy_with_logits_target_backward import binary_cross_entropy_with_logits_target_backward as binary_cross_entropy_with_logits_target_backward
 from npucall.operators.cast import cast as cast
+from npucall.operators.cat import cat as cat
 from npucall.operators.selu import celu as celu
 from npucall.operators.pad import circular_pad2d as circular_pad2d
 from npucall.operators.pad import circular_pad2d_backward as circular_pad2d_backward
@@ -201,7 +202,9 @@ from npucall.operators.softplus import softplus as softplus
 from npucall.operators.softplus_backward import softplus_backward as softplus_backward
 from npucall.operators.shrink import softshrink as softshrink
 from npucall.operators.shrink import softshrink_backward as softshrink_backward
+from npucall.operators.cat import stack as stack
 from npucall.operators.sub import sub as sub
+from npucall.operators.sum import sum as sum
 from npucall.operators.swi_glu import swi_glu as swi_glu
 from npucall.operators.swi_glu_grad import swi_glu_grad as swi_glu_grad
 from npucall.operators.swish import swish as swish

@@ -16,7 +16,7 @@ from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
 from npucall.products import product_of
 from npucall.tensors import Buffer, TensorSpec
-from npucall.wire.calls import PreparedCalls, encode
+from npucall.wire.calls import PreparedCalls
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.select import Selection, select
 from npucall_server.calls.arrivals import Arrivals
@@ -36,7 +36,7 @@ def calls(title: str) -> Iterator[tuple[Prepared, dict[str, Buffer]]]:
         if case.block in ("large", "paths", "listing"):  # as the others, larger; no call
             continue
         call = call_of(case, 0, PRODUCT.soc)
-        data = encode(call.operator, call.variant, call.arguments, tuple(call.storages))
+        data = call.request().call
         try:
             ready = prepared.of(data)
             yield ready, ready.storages(list(call.storages.values()))

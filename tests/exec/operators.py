@@ -51,6 +51,10 @@ struct Place {
                                shape.begin(), shape.size(), memory);
     }
 };
+
+static aclTensorList *list(std::initializer_list<aclTensor *> tensors) {
+    return aclCreateTensorList(tensors.begin(), tensors.size());
+}
 """
 _CALL = """\
 static void call_{name}(aclrtStream stream) {{
@@ -121,15 +125,19 @@ def _function(call: Prepared) -> str:
             places += needed
             arguments.append(text)
             continue
-        spec = call.outputs.get(name) or call.inputs.get(name)
-        if spec is None:
-            arguments.append("nullptr")
-            continue
-        text = _literal(storages[name]) if name in storages else "nullptr"
-        places += f"    const Place {c_name(parameter)}_({spec.storage_bytes}, {text});\n"
-        arguments.append(_tensor(f"{c_name(parameter)}_", spec))
-        if name in call.outputs:
-            prints += f'    {c_name(parameter)}_.print("{call.operator.name}.{name}");\n'
+        tensors = []
+        for number, place in enumerate(call.lists.get(name, (name,))):
+            spec = call.outputs.get(place) or call.inputs.get(place)
+            if spec is None:
+                tensors.append("nullptr")
+                continue
+            own = f"{c_name(parameter)}_{number}"
+            text = _literal(storages[place]) if place in storages else "nullptr"
+            places += f"    const Place {own}({spec.storage_bytes}, {text});\n"
+            tensors.append(_tensor(own, spec))
+            if place in call.outputs:
+                prints += f'    {own}.print("{call.operator.name}.{place}");\n'
+        arguments += [f"list({{{', '.join(tensors)}}})"] if name in call.lists else tensors
     return _CALL.format(
         name=call.operator.name, places=places, arguments=", ".join(arguments), prints=prints
     )

@@ -18,7 +18,7 @@ from npucall.products import A2, Product
 from npucall.tensors import TensorSpec
 from npucall_conformance.cases.arrangements import view
 from npucall_conformance.cases.case import Case, Maker
-from npucall_conformance.cases.made_call import call_of
+from npucall_conformance.cases.made_call import call_of, in_lists
 from npucall_conformance.stating.parts import Setup
 from npucall_conformance.stating.statement import Statement
 
@@ -61,7 +61,7 @@ def prepared(
     operator: Operator[..., Any], tensors: Arrays, attributes: Arrays, **outputs: TensorSpec
 ) -> Prepared:
     """The call on an Atlas A2."""
-    specs = {n: TensorSpec(BY_NUMPY[a.dtype], a.shape) for n, a in tensors.items()}
+    specs = in_lists({n: TensorSpec(BY_NUMPY[a.dtype], a.shape) for n, a in tensors.items()})
     call = Call(operator, {**specs, **attributes, **outputs}, tuple(tensors))
     return prepare(call, A2, CATALOGUE)
 
@@ -100,7 +100,8 @@ def refusal(operator: Operator[..., Any], changes: Arrays, on: Product = A2) -> 
 def results(answer: Any) -> list[Any]:
     """The outputs of a call, one or several; without those that it does not ask for."""
     every = answer if isinstance(answer, tuple | list) else [answer]
-    return [each for each in every if each is not None]
+    lists = (each if isinstance(each, list) else [each] for each in every)
+    return [each for members in lists for each in members if each is not None]
 
 
 def wide(*arrays: Any) -> list[Any]:

@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 from itertools import chain, groupby, islice, product
 from typing import Any
 
-from npucall.declare.call import Call
+from npucall.declare.call import Call, parameter_of
 from npucall.declare.declaration import Operator
 from npucall.declare.draft import Draft
 from npucall.declare.prepare import prepare
@@ -20,9 +20,9 @@ from npucall.operators import CATALOGUE
 from npucall.products import A2, PRODUCTS, Product
 from npucall.tensors import TensorSpec
 from npucall_conformance.cases.case import Maker
-from npucall_conformance.cases.made_call import argument_of, call_of
+from npucall_conformance.cases.made_call import argument_of, call_of, in_lists, without
 from npucall_conformance.statements import statements
-from npucall_conformance.stating.parts import Invalid, Setup
+from npucall_conformance.stating.parts import Invalid, Setup, collide
 from npucall_conformance.stating.statement import LEFT_OUT, Statement
 
 Answer = tuple[type[NpucallError], "int | None", tuple[str, ...]]
@@ -85,21 +85,19 @@ class Table:
             self._change(arguments, name, change)
         inputs = {each.name for each in self.statement.inputs}
         given = {n for n, a in arguments.items() if n in inputs and isinstance(a, TensorSpec)}
-        order = [p.name for p in self.operator.parameters if p.name in arguments]
-        return Call(
-            self.operator, {n: arguments[n] for n in order}, tuple(n for n in order if n in given)
-        )
+        places = {p.name: place for place, p in enumerate(self.operator.parameters)}
+        order = sorted(arguments, key=lambda name: places[parameter_of(name)])
+        listed = in_lists({name: arguments[name] for name in order})
+        return Call(self.operator, listed, tuple(name for name in order if name in given))
 
     def _change(self, arguments: dict[str, Any], name: str, change: Any) -> None:
         """As ``Invalid.changes`` has it."""
         spec = arguments.get(name)
-        if change is LEFT_OUT:
-            arguments.pop(name, None)  # an output that nobody asks for is not there
+        if change is None or change is LEFT_OUT or change == ():
+            without(arguments, name, change)  # an output that nobody asks for is not there
         elif isinstance(change, dict) and isinstance(spec, TensorSpec):
             said = {field: change.get(field, getattr(spec, field)) for field in FIELDS}
             arguments[name] = TensorSpec(**said, strides=change.get("strides"))
-        elif change is None:
-            arguments[name] = None
         else:
             arguments[name] = argument_of(self.statement.attribute(name).c_type, change)
 
@@ -195,16 +193,7 @@ def fit(first: Invalid, second: Invalid) -> bool:
         return False
     if first.base != second.base and Setup() not in (first.base, second.base):
         return False
-    return not _collide(first.changes, second.changes)
-
-
-def _collide(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether both change the same field."""
-    for name in one.keys() & other.keys():
-        a, b = one[name], other[name]
-        if not (isinstance(a, dict) and isinstance(b, dict)) or a.keys() & b.keys():
-            return True
-    return False
+    return not collide(first.changes, second.changes)
 
 
 TABLES = [Table(each, CATALOGUE.find(each.operator, each.variant)) for each in statements()]

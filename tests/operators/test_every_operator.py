@@ -23,7 +23,7 @@ from npucall.operators import CATALOGUE
 from npucall.products import A2, ASCEND_950, PRODUCTS, Product
 from npucall_conformance.cases.blocks import BLOCKS, cases_of
 from npucall_conformance.cases.case import FUZZ, Case
-from npucall_conformance.cases.made_call import call_of
+from npucall_conformance.cases.made_call import call_of, in_lists
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.running.runner import Runner
 from npucall_conformance.running.subject import open_subject
@@ -263,7 +263,7 @@ def test_computed_in_float64_the_result_is_torchs(table: Table) -> None:
         given = call_of(case, seed=1).given  # in float64, rounded to the dtype of the kernel
         exact = {n: given[n] if a.dtype.kind == "f" else a for n, a in tensors.items()}
         expected = torch_says(torch, case.statement, given)
-        found = results(compute(table.operator, **exact, **attributes))
+        found = results(compute(table.operator, **in_lists(exact), **attributes))
         outputs = [each.name for each in table.statement.outputs if each.asked_in(given)]
         for name, one in zip(outputs, found, strict=True):
             other = expected.get(name, one)

@@ -7,6 +7,7 @@ import numpy as np
 from tests.rows import each
 
 from npucall.compute import evaluate
+from npucall.declare.call import parameter_of
 from npucall.declare.declaration import Operator
 from npucall.declare.prepare import Prepared
 from npucall.declare.samples import Form, sample, sample_storages
@@ -51,8 +52,9 @@ def test_the_sample_is_valid_and_gives_other_finite_numbers_for_each_seed(
 def test_all_but_the_bare_sample_have_every_optional_input(operator: Operator[Any, Any]) -> None:
     allowed = {p.name for p in operator.inputs} - {*operator.sample.without}
     optional = {p.name for p in operator.inputs if p.optional}
-    assert all(call.inputs.keys() == allowed for call in calls(operator))
-    assert all(call.inputs.keys() == allowed - optional for call in calls(operator, Form.BARE))
+    assert all({*map(parameter_of, call.inputs)} == allowed for call in calls(operator))
+    bare = calls(operator, Form.BARE)
+    assert all({*map(parameter_of, call.inputs)} == allowed - optional for call in bare)
 
 
 @each_case

@@ -14,7 +14,7 @@ import pytest
 
 from npucall.compute import evaluate
 from npucall.compute.work import Work
-from npucall.declare.call import Call
+from npucall.declare.call import Call, parameter_of
 from npucall.declare.domain import LANE_BYTES
 from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import FLOAT16
@@ -23,7 +23,7 @@ from npucall.operators import CATALOGUE
 from npucall.products import A2, ASCEND_950
 from npucall.tensors import Shape, TensorSpec
 from npucall_conformance.cases.case import Case, Maker
-from npucall_conformance.cases.made_call import attributes_of
+from npucall_conformance.cases.made_call import attributes_of, in_lists
 from npucall_conformance.statements import statements
 from npucall_conformance.stating.parts import Setup
 from npucall_conformance.stating.statement import Statement
@@ -77,10 +77,14 @@ def prepared(case: Case) -> tuple[Prepared, dict[str, bytes]]:
     operator = CATALOGUE.find(case.statement.operator, case.statement.variant)
     attributes = attributes_of(case.statement, case.attributes)
     product = A2 if not case.products or A2.soc in case.products else ASCEND_950
-    given = Call(operator, {**specs, **attributes}, tuple(specs))
+    given = Call(operator, {**in_lists(specs), **attributes}, tuple(specs))
     call, values, storages = prepare(given, product, CATALOGUE), operator.values, {}
     for name, spec in specs.items():
-        number = values.passes(call.facts).start if values and name in values.reads else 0.5
+        number = (
+            values.passes(call.facts).start
+            if values and parameter_of(name) in values.reads
+            else 0.5
+        )
         one = np.full(1, number).astype(spec.dtype.numpy).tobytes()
         storages[name] = bytes(spec.storage_bytes) if name in whole else one
     return call, storages

@@ -73,12 +73,6 @@ def inplace_relu(self_ref: AnyArray) -> None:
     np.maximum(self_ref, self_ref.dtype.type(0), out=self_ref)
 
 
-@formula("aclnnCat")
-def cat(tensors: Sequence[AnyArray], dim: int, out: AnyArray) -> None:
-    """The tensors one behind the other along ``dim``."""
-    out[...] = np.concatenate(tensors, axis=dim)
-
-
 @formula("aclnnSplitWithSize")
 def split_with_size(
     self: AnyArray, split_size: Sequence[int], dim: int, out: Sequence[AnyArray]

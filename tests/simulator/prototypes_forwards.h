@@ -160,6 +160,9 @@ SIM_OPERATOR(aclnnCast, const aclTensor *self, const aclDataType dtype, SIM_OUT 
 SIM_OPERATOR(aclnnReduceSum, const aclTensor *self, const aclIntArray *dims, bool keepDims,
              aclDataType dtype, SIM_OUT aclTensor *out);
 
+// aclnn_sum.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnSum, const aclTensorList *tensors, SIM_OUT aclTensor *out);
+
 // aclnn_mean.h; math; 8.1 9.x
 SIM_OPERATOR(aclnnMean, const aclTensor *self, const aclIntArray *dim, bool keepDim,
              aclDataType dtype, SIM_OUT aclTensor *out);
@@ -376,6 +379,12 @@ SIM_OPERATOR(aclnnIndexFillTensor, const aclTensor *self, int64_t dim, const acl
 // aclnn_permute.h; math; 8.1 9.x
 SIM_OPERATOR(aclnnPermute, const aclTensor *self, const aclIntArray *dims,
              SIM_OUT aclTensor *out);
+
+// aclnn_cat.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnCat, const aclTensorList *tensors, int64_t dim, SIM_OUT aclTensor *out);
+
+// aclnn_stack.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnStack, const aclTensorList *tensors, int64_t dim, SIM_OUT aclTensor *out);
 
 // ---- Mixtures of experts ----
 

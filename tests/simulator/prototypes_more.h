@@ -47,9 +47,6 @@ SIM_OPERATOR(aclnnCumsum, const aclTensor *self, int64_t dim, aclDataType dtype,
 SIM_OPERATOR(aclnnMm, const aclTensor *self, const aclTensor *mat2, SIM_OUT aclTensor *out,
              int8_t cubeMathType);
 
-// aclnn_cat.h; math; 8.1 9.x
-SIM_OPERATOR(aclnnCat, const aclTensorList *tensors, int64_t dim, SIM_OUT aclTensor *out);
-
 // aclnn_copy.h; math; 8.1 9.x
 SIM_OPERATOR(aclnnInplaceCopy, SIM_OUT aclTensor *selfRef, const aclTensor *src);
 

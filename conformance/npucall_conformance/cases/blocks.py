@@ -16,7 +16,7 @@ from npucall_conformance.cases.large import IN_CHUNKS, SHORT, large, other_place
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.product_cases import defaults, listing, products, unusual
 from npucall_conformance.stating.defects import of_every_operator
-from npucall_conformance.stating.parts import Invalid, Setup
+from npucall_conformance.stating.parts import Invalid, Setup, collide
 from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.written import dtype_of
 
@@ -255,11 +255,7 @@ def _combine(first: Invalid, second: Invalid) -> bool:
         return False
     if first.base != second.base and Setup() not in (first.base, second.base):
         return False
-    for name in first.changes.keys() & second.changes.keys():
-        one, other = first.changes[name], second.changes[name]
-        if not (isinstance(one, dict) and isinstance(other, dict)) or one.keys() & other.keys():
-            return False
-    return True
+    return not collide(first.changes, second.changes)
 
 
 def _apart(first: Invalid, second: Invalid) -> bool:

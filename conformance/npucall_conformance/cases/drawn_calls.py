@@ -21,6 +21,7 @@ from npucall_conformance.cases.draws import (
     stretched,
     text_of,
 )
+from npucall_conformance.stating.arguments import parameter_of
 from npucall_conformance.stating.parts import Invalid, Setup, mixed_floats
 from npucall_conformance.stating.statement import Statement
 
@@ -150,7 +151,8 @@ def apart(first: Invalid, second: Invalid) -> bool:
     """
     if second.block == "rank" and first.status != PARAM_NULLPTR:
         return False
-    if first.alone or second.alone or first.changes.keys() & second.changes.keys():
+    changed = [{*map(parameter_of, row.changes)} for row in (first, second)]
+    if first.alone or second.alone or changed[0] & changed[1]:
         return False
     if first.products and second.products:
         return False

@@ -17,7 +17,7 @@ from npucall.wire.calls import encode
 from npucall_client.calls.arguments import BoundCall
 from npucall_conformance.cases.arrangements import DENSE, blank, put
 from npucall_conformance.cases.case import Case
-from npucall_conformance.stating.arguments import Arguments, Reals, wide
+from npucall_conformance.stating.arguments import Arguments, Reals, parameter_of, wide
 from npucall_conformance.stating.domains import Draw
 from npucall_conformance.stating.parts import In, Out
 from npucall_conformance.stating.rounding import nearest
@@ -31,6 +31,7 @@ class MadeCall:
     operator: str
     variant: str
     arguments: Mapping[str, Argument]
+    """The tensors of a list one by one; the list itself only where it is empty, or null."""
     storages: Mapping[str, bytes | bytearray]
     """Storages of inputs, and of outputs whose layout is not dense."""
     given: Arguments
@@ -47,12 +48,22 @@ class MadeCall:
     def request(self, unsent: Collection[str] = ()) -> BoundCall:
         """The call as transports take it, without the storages of the tensors in ``unsent``."""
         sent = {name: data for name, data in self.storages.items() if name not in unsent}
-        call = encode(self.operator, self.variant, self.arguments, tuple(sent))
+        stored = tuple(map(parameter_of, sent))
+        call = encode(self.operator, self.variant, in_lists(self.arguments), stored)
         return BoundCall(self.operator, call, dict(sent))
 
     def __str__(self) -> str:
         """The arguments in words, tensors with dtype, shape and layout."""
         return "; ".join(f"{name} {_in_words(value)}" for name, value in self.arguments.items())
+
+
+def in_lists(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments as calls have them: tensors of a list under its name, in a tuple."""
+    found: dict[str, Any] = {}
+    for place, value in arguments.items():
+        name = parameter_of(place)
+        found[name] = value if name == place else (*found.get(name, ()), value)
+    return found
 
 
 def _in_words(value: Argument) -> str:
@@ -69,7 +80,10 @@ def call_of(case: Case, seed: int, product: str = "Ascend910B") -> MadeCall:
     arrays, storages, specs = _inputs(case, seed)
     attributes = attributes_of(statement, case.attributes)
     given = _given(case, arrays, attributes, product)
-    arguments: dict[str, Argument] = {**specs, **attributes}
+    lists = {parameter_of(each.name) for each in statement.inputs if "[" in each.name}
+    there = {*map(parameter_of, specs)}
+    empty: dict[str, Argument] = dict.fromkeys(lists - there, ())
+    arguments: dict[str, Argument] = {**specs, **empty, **attributes}
     asked = [each for each in statement.outputs if each.asked_in(given)]
     shapes = {each.name: _shape(case, each, given) for each in asked}
     of_call = {**case.dtypes, **_dtypes_of({**statement.defaults, **attributes})}
@@ -90,8 +104,8 @@ def call_of(case: Case, seed: int, product: str = "Ascend910B") -> MadeCall:
     for defect in case.defects:
         for name, change in defect.changes.items():
             _spoil(statement, arguments, storages, name, change)
-    known = [p.name for p in statement.parameters if p.name in arguments]
-    order = [*known, *(name for name in arguments if name not in known)]
+    places = {p.name: place for place, p in enumerate(statement.parameters)}
+    order = sorted(arguments, key=lambda name: places.get(parameter_of(name), len(places)))
     variant = "" if case.unnamed else statement.variant
     return MadeCall(
         statement.operator, variant, {name: arguments[name] for name in order},
@@ -242,6 +256,19 @@ def _held(number: float, dtype: DType) -> float:
     return int(number) if dtype.kind == "int" else wide(rounded(number, dtype)).item()
 
 
+def without(arguments: dict[str, Argument], name: str, change: Any) -> list[str]:
+    """Takes an argument away, of a list all tensors; answers their names.
+
+    What is there instead: a null pointer, an empty list, or nothing.
+    """
+    gone = [each for each in arguments if name in (each, parameter_of(each))]
+    for each in gone:
+        del arguments[each]
+    if change is not LEFT_OUT:
+        arguments[name] = change
+    return gone
+
+
 def _spoil(
     statement: Statement,
     arguments: dict[str, Argument],
@@ -250,13 +277,11 @@ def _spoil(
     change: Any,
 ) -> None:
     """Puts a defect into one argument."""
-    if change is None or change is LEFT_OUT:
-        arguments[name] = None
-        storages.pop(name, None)
-        if change is LEFT_OUT:
-            del arguments[name]
+    if change is None or change is LEFT_OUT or change == ():
+        for each in without(arguments, name, change):
+            storages.pop(each, None)
         return
-    if name not in {each.name for each in statement.parameters}:
+    if parameter_of(name) not in {each.name for each in statement.parameters}:
         arguments[name] = change  # no operator has it
         return
     if name in {each.name for each in statement.attribute_parameters}:

@@ -9,6 +9,7 @@ from npucall.dtypes import BY_WIRE, DType
 from npucall.errors import NpucallError
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_conformance.running.subject import Subject
+from npucall_conformance.stating.arguments import parameter_of
 from npucall_conformance.stating.parts import Invalid
 from npucall_conformance.stating.statement import Parameter, Statement
 from npucall_conformance.stating.tables import product_of
@@ -96,7 +97,7 @@ def _parameters(statement: Statement, info: pb.OperatorInfo) -> Iterator[tuple[s
     wanted = [(p.name, p.c_name, p.c_type, _role(statement, p)) for p in statement.parameters]
     found = [(p.name, p.c_name, p.c_type, _ROLES.get(p.role, str(p.role))) for p in info.parameters]
     yield "parameters", wanted, found
-    inputs = {each.name: each for each in statement.inputs}
+    inputs = {parameter_of(each.name): each for each in statement.inputs}
     optional = {each.name for each in statement.inputs if each.optional}
     optional |= {each.name for each in statement.outputs if each.nullable}
     optional |= {name for name, default in statement.defaults.items() if default is None}
@@ -135,7 +136,7 @@ def _rules(statement: Statement, info: pb.OperatorInfo) -> Iterator[str]:
 
 
 def _fits(row: Invalid, rule: pb.RuleInfo) -> bool:
-    return row.status == rule.aclnn_status and {*row.blames} <= {*rule.blames}
+    return row.status == rule.aclnn_status and {*map(parameter_of, row.blames)} <= {*rule.blames}
 
 
 def _alone(statement: Statement, subject: Subject, info: pb.OperatorInfo) -> Iterator[str]:
@@ -150,11 +151,11 @@ def _alone(statement: Statement, subject: Subject, info: pb.OperatorInfo) -> Ite
 
 
 def _role(statement: Statement, parameter: Parameter) -> str:
-    if parameter.name in {each.name for each in statement.inputs if each.updated}:
-        return "both"
-    if parameter.name in {each.name for each in statement.inputs}:
-        return "input"
-    return "output" if parameter.name in {each.name for each in statement.outputs} else "attribute"
+    name, inputs = parameter.name, {parameter_of(each.name): each for each in statement.inputs}
+    if name in inputs:
+        return "both" if inputs[name].updated else "input"
+    outputs = {parameter_of(each.name) for each in statement.outputs}
+    return "output" if name in outputs else "attribute"
 
 
 def _shown(default: Any) -> Any:

@@ -74,6 +74,9 @@ variants of an operator::
   base[:1], "weight": base[1:]}``. Then give ``base_shapes``, ``rank_shapes``, ``empty_shapes``,
   ``layout_shape`` and ``sized`` (element count -> base shape) of the right rank, and ``broadcast``
   as explicit ``Setup``s.
+* The tensors of a list are inputs, or outputs, of their own: ``In("tensors[0]", ...)``. Those that
+  are ``optional`` make lists of other lengths; where none is given, the list is empty. Setups and
+  rows name them one by one, and ``k["tensors"]`` has those that are given.
 * ``In(..., dtypes=(INT64, INT32))`` is for indices and other inputs with dtypes of their own.
   ``optional=True`` is for weights that may be absent; add ``refused=True`` for inputs that must be
   absent. A domain sees the values that were drawn before it:

@@ -63,7 +63,7 @@ class Arguments:
     """Short SoC name of the product."""
 
     def __getitem__(self, name: str) -> Any:
-        return self.values[name]
+        return member_or_list(self.values, name)
 
     def shape(self, *names: str) -> Shape:
         """The shape that these tensors broadcast to; absent ones do not count."""
@@ -109,6 +109,21 @@ class Arguments:
         """The largest number of the dtype of the steps: beyond it intermediate results overflow."""
         dtype = self.kernel if self.stepwise or self.kernel is DOUBLE else FLOAT
         return dtype.largest
+
+
+def parameter_of(place: str) -> str:
+    """The parameter of a tensor: itself, or of ``tensors[0]`` its list."""
+    return place.partition("[")[0]
+
+
+def member_or_list(values: Mapping[str, Any], name: str) -> Any:
+    """A value, or of a list of tensors those that are given, in their order."""
+    if name in values:
+        return values[name]
+    members = [value for place, value in values.items() if parameter_of(place) == name]
+    if not members:
+        raise KeyError(name)
+    return [member for member in members if member is not None]
 
 
 def wide(numbers: Any) -> Any:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from npucall_conformance.stating.arguments import member_or_list
+
 REDUCTIONS = (0, 1, 2)
 """The codes that torch knows: none, mean, sum."""
 
@@ -29,7 +31,7 @@ class TorchArguments:
     values: Mapping[str, Any]
 
     def __getitem__(self, name: str) -> Any:
-        return self.values[name]
+        return member_or_list(self.values, name)
 
     @property
     def aten(self) -> Any:

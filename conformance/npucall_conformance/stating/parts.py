@@ -11,7 +11,7 @@ import numpy as np
 from npucall.dtypes import BF16, FLOAT, FLOATS, DType
 from npucall.errors import PARAM_INVALID, NpucallError
 from npucall.tensors import Shape
-from npucall_conformance.stating.arguments import Arguments
+from npucall_conformance.stating.arguments import Arguments, parameter_of
 from npucall_conformance.stating.domains import Domain
 
 DTypes: TypeAlias = Mapping[str, DType]
@@ -129,12 +129,12 @@ class Setup:
 class Invalid:
     """One row of the error table: a valid call with exactly one defect.
 
-    ``changes`` has by parameter: None (a null pointer); LEFT_OUT; an attribute's value; or, for a
-    tensor, a mapping of ``dtype``, ``shape``, ``strides``, ``format``, ``values``, ``overlaps``
-    (its elements share memory) or ``lacks`` (so many elements of its storage); those that it does
-    not name stay as they were, but the strides of a tensor that changes are those without gaps. A
-    statement lists the rows in the order in which they are checked. If a call has two neighbouring
-    defects, the first must be found.
+    ``changes`` has by parameter: None (a null pointer); LEFT_OUT; () (a list without tensors); an
+    attribute's value; or, for a tensor, a mapping of ``dtype``, ``shape``, ``strides``, ``format``,
+    ``values``, ``overlaps`` (its elements share memory) or ``lacks`` (so many elements of its
+    storage); those that it does not name stay as they were, but the strides of a tensor that
+    changes are those without gaps. A statement lists the rows in the order in which they are
+    checked. If a call has two neighbouring defects, the first must be found.
     """
 
     row: str
@@ -151,6 +151,18 @@ class Invalid:
     """Not put into one call with other defects, since they would repair or hide it."""
     whoever: bool = False
     """The error may blame only some of ``blames``."""
+
+
+def collide(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether no call can have both changes: of the same field, or of a list and of its tensor."""
+    for members, names in ((one, other), (other, one)):
+        if ({*map(parameter_of, members)} - members.keys()) & names.keys():
+            return True
+    for name in one.keys() & other.keys():
+        a, b = one[name], other[name]
+        if not (isinstance(a, dict) and isinstance(b, dict)) or a.keys() & b.keys():
+            return True
+    return False
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from npucall.dtypes import FLOAT, FLOATS, DType
 from npucall.errors import PARAM_NULLPTR
 from npucall.tensors import Shape
-from npucall_conformance.stating.arguments import FLOAT_INSIDE, Arguments, Terms
+from npucall_conformance.stating.arguments import FLOAT_INSIDE, Arguments, Terms, parameter_of
 from npucall_conformance.stating.npu import Way
 from npucall_conformance.stating.parts import (
     LARGE,
@@ -194,7 +194,7 @@ class Statement:
     @cached_property
     def attribute_parameters(self) -> tuple[Parameter, ...]:
         """The parameters that are not tensors."""
-        tensors = {each.name for each in self.inputs} | {each.name for each in self.outputs}
+        tensors = {parameter_of(each.name) for each in (*self.inputs, *self.outputs)}
         return tuple(each for each in self.parameters if each.name not in tensors)
 
     def attribute(self, name: str) -> Parameter:

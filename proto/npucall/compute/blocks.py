@@ -19,6 +19,7 @@ from npucall.compute.operands import Index, InputReader, Writing, is_fit, rounde
 from npucall.compute.rows import LongRowsWork, RowsWork
 from npucall.compute.sums import summed
 from npucall.compute.work import Work
+from npucall.declare.call import parameter_of
 from npucall.declare.cuts import cut
 from npucall.declare.domain import Elementwise, Rows
 from npucall.declare.facts import Facts
@@ -188,12 +189,10 @@ class _AtOnceWork(Work):
         _: Index,
     ) -> None:
         pairs = zip(self.operands, inputs, strict=True)
-        read: dict[str, Any] = {o.name: InputReader(o, array) for o, array in pairs}
-        for name, members in self.call.lists.items():
-            read[name] = tuple(read.pop(member) for member in members)
+        read = self.call.in_lists({o.name: InputReader(o, array) for o, array in pairs})
         own = {output.name for output in self.call.operator.outputs if output.as_is}
         written = {
-            name: Writing(target, target.dtype if name in own else self.kernel)
+            name: Writing(target, target.dtype if parameter_of(name) in own else self.kernel)
             for name, target in zip(self._names, targets, strict=True)
         }
         facts = replace(
@@ -202,13 +201,22 @@ class _AtOnceWork(Work):
         )  # fmt: skip
         with self._threads():
             results: Sequence[Any] = self.results(facts, read)
-        for output, result in zip(self.call.operator.outputs, results, strict=True):
-            writing = written.get(output.name)
+        for name, result in self._one_by_one(results):
+            writing = written.get(name)
             if writing is None:
                 continue
             if result is not writing:
                 writing[...] = np.asarray(result)
-            writing.end(output.name)
+            writing.end(name)
+
+    def _one_by_one(self, results: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+        """The results by name; None for a list stands for None for each of its tensors."""
+        for output, result in zip(self.call.operator.outputs, results, strict=True):
+            members = self.call.lists.get(output.name)
+            if members is None:
+                yield output.name, result
+            elif result is not None:
+                yield from zip(members, result, strict=True)
 
     def _narrowed(self, array: AnyArray) -> AnyArray:
         return converted(rounded(array, self.kernel), self.facts.dtype)

@@ -120,10 +120,10 @@ def check_values(
     values = call.operator.values
     if values is None or not call.checked_inputs:
         return
-    inputs = {
-        name: _checked(name, Layout.of_spec(spec), storages if name in values.reads else {})
-        for name, spec in call.inputs.items()
-    }
+    read, every = call.checked_inputs, call.inputs.items()
+    inputs = call.in_lists(
+        {n: _checked(n, Layout.of_spec(spec), storages if n in read else {}) for n, spec in every}
+    )
     try:
         values.check(replace(call.facts, pause=pause), inputs, call.attributes)
     except NpucallError as error:
@@ -200,7 +200,12 @@ def compute(operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R
         for name, spec in prepared.outputs.items()
     }
     evaluate(prepared, tensors, outputs, exact=exact)
-    results: Any = tuple(outputs.get(each.name) for each in operator.outputs)
+    results: Any = tuple(
+        [outputs.get(name) for name in prepared.lists[each.name]]
+        if each.name in prepared.lists
+        else outputs.get(each.name)
+        for each in operator.outputs
+    )
     answer: R = results if len(results) > 1 else results[0]
     return answer
 

@@ -71,7 +71,7 @@ class Work(ABC):
         first = {} if exact else {name: (dtype.numpy,) for name, dtype in call.through.items()}
         then = (self.kernel, facts.dtype)
         self.operands = [
-            Operand(name, self.inputs[name], () if p.as_is else (*first.get(name, ()), *then))
+            Operand(name, self.inputs[name], () if p.as_is else (*first.get(p.name, ()), *then))
             for name, p in call.read.items()
         ]
         nothing = np.zeros((1,) * len(self.space), facts.dtype)

@@ -29,9 +29,15 @@ def element(name: str, index: int) -> str:
     return f"{name}[{index}]"
 
 
+def parameter_of(place: str) -> str:
+    """The parameter of a tensor: itself, or the list that it is a member of."""
+    return place.partition("[")[0]
+
+
 def tensors_of(name: str, given: Any) -> Iterator[tuple[str, TensorSpec]]:
     """The tensors that a call gives for a parameter, those of a list by ``element``."""
     if isinstance(given, tuple):
-        yield from ((element(name, index), spec) for index, spec in enumerate(given))
+        members = enumerate(given)
+        yield from ((element(name, index), spec) for index, spec in members if spec is not None)
     elif given is not None:
         yield name, given

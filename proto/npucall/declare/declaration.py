@@ -83,8 +83,9 @@ class Values:
 class Sample:
     """What is special in the operator's small valid call: see ``samples``."""
 
-    shapes: Mapping[str, Shape] = field(default_factory=dict)
-    """Of inputs; all others have one shape."""
+    shapes: Mapping[str, Shape | tuple[Shape, ...]] = field(default_factory=dict)
+    """Of inputs; all others have one shape. A list has as many tensors as it has shapes here, two
+    if it is not named."""
     dtypes: Mapping[str, DType] = field(default_factory=dict)
     """Of inputs that do not have the dtype of all others: labels."""
     attributes: Mapping[str, Any] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from npucall.declare.call import Argument, Call, tensors_of
+from npucall.declare.call import Argument, Call, element, tensors_of
 from npucall.declare.catalogue import Catalogue
 from npucall.declare.parameters import Attribute, Kind, Output, Scalar
 from npucall.dtypes import DType
@@ -31,6 +31,13 @@ class Draft:
         self.found_dtypes: dict[str, DType] = {}
         self.warnings: list[tuple[str, str]] = []
         self._arguments = call.arguments
+        self.lists = {
+            p.name: tuple(element(p.name, index) for index in range(len(given)))
+            for p in call.operator.parameters
+            if not isinstance(p, Attribute)
+            and isinstance(given := call.arguments.get(p.name), tuple)
+        }
+        """Names of the tensors of each list that the call gives."""
         self._tensors = {
             place: self._in_format(spec)
             for parameter in call.operator.parameters
@@ -51,9 +58,13 @@ class Draft:
         """The spec that the call gives for a tensor, or None."""
         return self._tensors.get(name)
 
+    def members(self, *names: str) -> tuple[str, ...]:
+        """The names, instead of a list that the call gives those of its tensors."""
+        return tuple(each for name in names for each in self.lists.get(name, (name,)))
+
     def tensors(self, names: tuple[str, ...]) -> Iterator[tuple[str, TensorSpec]]:
-        """Those of the tensors that the call gives, by name."""
-        for name in names:
+        """Those of the tensors that the call gives, by name; those of lists one by one."""
+        for name in self.members(*names):
             if (spec := self.tensor(name)) is not None:
                 yield name, spec
 
@@ -99,14 +110,17 @@ class Draft:
             self._find(name)
         return self.found_dtypes[name]
 
-    def derive(self, output: Output) -> TensorSpec:
-        """The spec that the operator derives for an output that the call does not mention."""
-        like = self.tensor(output.format)
+    def derive(self, output: Output, name: str) -> TensorSpec:
+        """The spec that the operator derives for an output that the call does not mention.
+
+        ``name``: its own, or of a list that of a member, which is like that of another list.
+        """
+        like, place = self.tensor(output.format), name.removeprefix(output.name)
         derived = TensorSpec(
-            self.dtype(output.dtype),
-            self.shape(output.shape),
+            self.dtype(output.dtype + place * (output.dtype in self.lists)),
+            self.shape(output.shape + place),
             format=like.format if like else Format.ND,
-            name=output.name,
+            name=name,
         )
         return self._in_format(derived)
 

@@ -10,14 +10,14 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from npucall.declare.call import Call, element
+from npucall.declare.call import Call, element, parameter_of
 from npucall.declare.catalogue import Catalogue
 from npucall.declare.declaration import Operator
 from npucall.declare.domain import Elementwise
 from npucall.declare.draft import Draft
 from npucall.declare.facts import Facts
 from npucall.declare.layout import check_layout
-from npucall.declare.parameters import Attribute, Input, Output, Value
+from npucall.declare.parameters import Input, Output, Value
 from npucall.declare.rules import EndOfChecks
 from npucall.dtypes import FLOAT, AnyArray, DType
 from npucall.errors import NpucallError, TensorLayoutError
@@ -89,6 +89,15 @@ class Prepared:
             if name in tensors
         }
 
+    def in_lists(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+        """What there is of each tensor that a formula gets, of a list as a tuple."""
+        listed = {p.name: self.lists[p.name] for p in self.operator.given if p.name in self.lists}
+        members = {member for each in listed.values() for member in each}
+        alone = {name: each for name, each in tensors.items() if name not in members}
+        return alone | {
+            name: tuple(map(tensors.__getitem__, each)) for name, each in listed.items()
+        }
+
     @cached_property
     def checked_inputs(self) -> frozenset[str]:
         """Inputs with values to check before a device runs the call: labels, lengths.
@@ -98,7 +107,7 @@ class Prepared:
         values = self.operator.values
         if values is None or self.done:
             return frozenset()
-        return frozenset(name for name in values.reads if name in self.inputs)
+        return frozenset(name for name in self.inputs if parameter_of(name) in values.reads)
 
     @cached_property
     def unwritten(self) -> Mapping[str, AnyArray | float]:
@@ -218,17 +227,17 @@ def prepare(call: Call, product: Product, catalogue: Catalogue) -> Prepared:
 def _prepare(call: Call, product: Product, catalogue: Catalogue) -> Prepared:
     check_layout(call)
     draft = Draft(call, product, catalogue)
-    done, fills = False, dict[str, float]()
+    done, end = False, EndOfChecks()
     for rule in call.operator.checks:
         try:
             rule.check(draft)
-        except EndOfChecks as end:  # kept, it would keep the frames of all callers
-            done, fills = True, _fills(call.operator, end)
+        except EndOfChecks as raised:  # kept itself, it would keep the frames of all callers
+            done, end = True, EndOfChecks(raised.fill, raised.outputs)
             break
     operator = call.operator
-    lists = _lists(call)
+    lists = _lists(draft)
     kernel_dtype = operator.kernel_dtype(draft) if operator.kernel_dtype else None
-    outputs = _outputs(draft, lists, call)
+    outputs, fills = _outputs(draft, lists, call), _fills(operator, end, lists)
     asked = frozenset(name for name in outputs if _is_computed(draft, name, done, fills))
     return Prepared(
         operator=operator,
@@ -250,13 +259,13 @@ def _prepare(call: Call, product: Product, catalogue: Catalogue) -> Prepared:
     )
 
 
-def _lists(call: Call) -> dict[str, tuple[str, ...]]:
-    many = (p for p in call.operator.parameters if not isinstance(p, Attribute) and p.many)
-    given = {p.name: call.arguments.get(p.name) for p in many}
-    return {
-        name: tuple(element(name, index) for index in range(len(specs)))
-        for name, specs in given.items()
-        if isinstance(specs, tuple)
+def _lists(draft: Draft) -> dict[str, tuple[str, ...]]:
+    """Of every list, also of an output that follows from another list: it has as many tensors."""
+    return draft.lists | {
+        each.name: tuple(element(each.name, n) for n in range(len(draft.lists[each.shape])))
+        for each in draft.operator.outputs
+        if each.many and each.shape in draft.lists and each.name not in draft.lists
+        if not draft.absent(each.name)
     }
 
 
@@ -276,23 +285,25 @@ def _outputs(
             given = draft.tensor(name)
             if given is not None and (asked or name in call.stored):
                 outputs[name] = given if name in call.stored else given.dense()
-            elif given is None and asked and output.shape and not draft.absent(name):
-                outputs[name] = draft.derive(output)
+            elif given is None and asked and output.shape and not draft.absent(output.name):
+                outputs[name] = draft.derive(output, name)
     return outputs
 
 
 def _is_computed(draft: Draft, name: str, done: bool, fills: Mapping[str, float]) -> bool:  # noqa: FBT001
     """Whether the operator writes an output; one that it updates stays as it is in a call done."""
-    parameter = draft.operator.by_name[name.partition("[")[0]]
+    parameter = draft.operator.by_name[parameter_of(name)]
     kept = done and name not in fills and parameter in draft.operator.given
     return draft.asks(parameter.name) and not kept
 
 
-def _fills(operator: Operator[Any, Any], end: EndOfChecks) -> dict[str, float]:
+def _fills(
+    operator: Operator[Any, Any], end: EndOfChecks, lists: Mapping[str, tuple[str, ...]]
+) -> dict[str, float]:
     if end.fill is None:
         return {}
     names = end.outputs or tuple(output.name for output in operator.outputs)
-    return dict.fromkeys(names, end.fill)
+    return {each: end.fill for name in names for each in lists.get(name, (name,))}
 
 
 def _formula_dtype(operator: Operator[Any, Any], kernel_dtype: DType | None) -> np.dtype[Any]:

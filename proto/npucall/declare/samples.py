@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from npucall.declare.attributes import attribute_value
-from npucall.declare.call import Call
+from npucall.declare.call import Call, parameter_of, tensors_of
 from npucall.declare.catalogue import Catalogue
 from npucall.declare.declaration import Operator
 from npucall.declare.parameters import Output
@@ -65,7 +65,10 @@ def sample(  # noqa: PLR0913  # what a call is about, and its two variations
     if operator.sample.follows:
         attributes[operator.sample.follows] = dtype
     read = tuple(
-        p.name for p in operator.given if p.name in specs and (isinstance(p, Output) or p.read)
+        place
+        for p in operator.given
+        if isinstance(p, Output) or p.read
+        for place, _ in tensors_of(p.name, specs.get(p.name))
     )
     call = prepare(Call(operator, {**specs, **attributes}, read), product, catalogue)
     if form is not Form.VIEWS:
@@ -74,8 +77,9 @@ def sample(  # noqa: PLR0913  # what a call is about, and its two variations
         name: spec if name in operator.sample.dense else _view(spec)
         for name, spec in {**call.inputs, **call.outputs}.items()
     }
+    listed = {n: tuple(views.pop(each) for each in names) for n, names in call.lists.items()}
     stored = tuple(dict.fromkeys((*read, *call.outputs)))
-    return prepare(Call(operator, {**views, **attributes}, stored), product, catalogue)
+    return prepare(Call(operator, {**views, **listed, **attributes}, stored), product, catalogue)
 
 
 def sample_storages(call: Prepared, seed: int) -> dict[str, bytes]:
@@ -85,17 +89,17 @@ def sample_storages(call: Prepared, seed: int) -> dict[str, bytes]:
     return {name: _numbers(call, name, specs[name], random).tobytes() for name in call.stored}
 
 
-def _specs(
-    operator: Operator[Any, Any], dtype: DType, form: Form, shape: Shape
-) -> dict[str, TensorSpec]:
-    own = operator.sample
-    return {
-        p.name: TensorSpec(
-            own.dtypes.get(p.name, dtype), _in_form(own.shapes.get(p.name, shape), form)
-        )
-        for p in operator.given
-        if p.name not in own.without and not (p.optional and form is Form.BARE)
-    }
+def _specs(operator: Operator[Any, Any], dtype: DType, form: Form, shape: Shape) -> dict[str, Any]:
+    own, specs = operator.sample, dict[str, Any]()
+    for p in operator.given:
+        if p.name in own.without or (p.optional and form is Form.BARE):
+            continue
+        shapes: Any = own.shapes.get(p.name, (shape, shape) if p.many else shape)
+        listed = shapes if p.many else (shapes,)
+        kind = own.dtypes.get(p.name, dtype)
+        found = tuple(TensorSpec(kind, _in_form(each, form)) for each in listed)
+        specs[p.name] = found if p.many else found[0]
+    return specs
 
 
 def _in_form(shape: Shape, form: Form) -> Shape:
@@ -116,6 +120,6 @@ def _numbers(call: Prepared, name: str, spec: TensorSpec, random: np.random.Gene
     if spec.dtype.kind in ("float", "complex"):
         return random.uniform(call.operator.sample.least, _MOST, size).astype(spec.dtype.numpy)
     values = call.operator.values
-    own = call.operator.sample.integers
-    allowed = values.passes(call.facts) if values and name in values.reads else own
+    own, parameter = call.operator.sample.integers, parameter_of(name)
+    allowed = values.passes(call.facts) if values and parameter in values.reads else own
     return random.integers(allowed.start, allowed.stop, size).astype(spec.dtype.numpy)

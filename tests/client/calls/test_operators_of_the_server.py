@@ -59,7 +59,7 @@ def maximum(self: Any, values: Any, where: Any) -> None:
 IN, OUT, IN_OUT = "in const aclTensor*", "out aclTensor*", "in/out const aclTensor*"
 LIST_IN, LIST_OUT = "in const aclTensorList*", "out aclTensorList*"
 FUNCTIONS = {
-    operator("aclnnCat", tensors=LIST_IN, dim="int64_t", out=OUT): cat,
+    operator("aclnnConcat", tensors=LIST_IN, dim="int64_t", out=OUT): cat,
     operator("aclnnSplit", self=IN, sizes="aclIntArray*", out=LIST_OUT): split,
     operator("aclnnInplaceAdd", selfRef=IN_OUT, other=IN, alpha="const aclScalar*"): add_in_place,
     operator("aclnnExp2", self=IN, out=IN): exp2,
@@ -141,7 +141,7 @@ def run_exp2(client: Client, **options: Any) -> Any:
 
 def test_lists_go_in_and_come_out_and_outputs_are_named_in_the_order_of_c(client: Client) -> None:
     out = zeros(5)
-    assert client.run("aclnnCat", tensors=[PAIR, TRIPLE], dim=0, outputs={"out": out}) is out
+    assert client.run("aclnnConcat", tensors=[PAIR, TRIPLE], dim=0, outputs={"out": out}) is out
     assert out.tolist() == [1, 2, 3, 4, 5]
     memory = np.full((3, 2), 9, np.float32)
     parts = [memory[:1, 0], memory[1:, 0]]  # with gaps
@@ -184,8 +184,8 @@ def test_the_server_is_asked_for_each_operator_once_whatever_the_options(
     run_exp2(client)
     client.plan("aclnnExp2", self=zeros(2), outputs={"out": zeros(2)})
     options.options(timeout=3.0).run("aclnnExp2", self=zeros(2))
-    client.run("aclnnCat", tensors=[PAIR], dim=0, outputs={"out": zeros(2)})
-    assert [name for name, _ in transport.asked] == ["aclnnExp2", "aclnnCat"]
+    client.run("aclnnConcat", tensors=[PAIR], dim=0, outputs={"out": zeros(2)})
+    assert [name for name, _ in transport.asked] == ["aclnnExp2", "aclnnConcat"]
     other = FakeTransport(FUNCTIONS)
     run_exp2(connected(other))
     assert len(other.asked) == 1

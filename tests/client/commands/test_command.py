@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 CAT, EXP2 = (
-    next(each for each in FUNCTIONS if each.name == name) for name in ("aclnnCat", "aclnnExp2")
+    next(each for each in FUNCTIONS if each.name == name) for name in ("aclnnConcat", "aclnnExp2")
 )
 
 
@@ -86,7 +86,7 @@ def lines(*words: str) -> list[str]:
 @pytest.mark.usefixtures("server")
 def test_operators_are_listed_with_what_they_are_or_why_they_are_unavailable() -> None:
     shown, rows = said("operators"), lines("operators")
-    assert "aclnnCat yes no reference, unvalidated" in rows
+    assert "aclnnConcat yes no reference, unvalidated" in rows
     assert "aclnnExp2 no no reference, unvalidated" in rows
     assert "expected aclnnExp2 in a library [of this host]" in shown
     assert "Ascend310B (Atlas 200I/500 A2 inference) does not have it" in shown
@@ -156,14 +156,14 @@ def test_who_the_server_takes_the_caller_for_is_shown(server: Server) -> None:
 
 @pytest.mark.usefixtures("server")
 def test_arguments_are_typed_and_outputs_are_shown() -> None:
-    shown = said("run", "aclnnCat", "tensors=[[1,2],[3]]", "dim=0", "out=[0,0,0]")
+    shown = said("run", "aclnnConcat", "tensors=[[1,2],[3]]", "dim=0", "out=[0,0,0]")
     assert "out = [1., 2., 3.]" in shown
-    assert "aclnnCat: no reference, unvalidated" in shown
+    assert "aclnnConcat: no reference, unvalidated" in shown
     in_place = said("run", "aclnnInplaceAdd", "selfRef=[1,2]", "other=[3,4]", "alpha=2")
     assert "selfRef = [ 7., 10.]" in in_place
     # The listing takes this output for an input.
     assert "out = [1.]" in said("run", "aclnnExp2", "self=[0]", "out=[0]", "--output", "out")
-    result = call("run", "aclnnCat", "tensors=[[1,2]]", "dim=0")
+    result = call("run", "aclnnConcat", "tensors=[[1,2]]", "dim=0")
     assert isinstance(result.exception, ArgumentMissingError)
 
 

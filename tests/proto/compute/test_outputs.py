@@ -12,7 +12,7 @@ from npucall.declare.call import Call
 from npucall.declare.catalogue import Catalogue
 from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import FLOAT, FLOAT16, INT64, AnyArray
-from npucall.errors import ArgumentMissingError
+from npucall.errors import ArgumentMissingError, NpucallError
 from npucall.products import A2
 from npucall.tensors import Format, TensorSpec
 from npucall.wire.listing import declare, describe
@@ -82,6 +82,67 @@ def test_lists_and_old_values_reach_the_formula_and_each_output_has_its_dtype() 
         "place": [2049, 2050, 2051, 2052],
         "double": [4, 8, 12, 16],
     }
+
+
+@operator(
+    "aclnnOfLists",
+    Input("x", "numbers", many=True),
+    Output("total_ref", "sums, updated", many=True, in_place=True),
+    Output("twice", "of each", "x", "x", many=True),
+    products={A2: (FLOAT, FLOAT16)},
+    checks=(
+        rules.present("x", "total_ref"),
+        rules.supported("x"),
+        rules.rank_is("x", 1),
+        rules.fill_if_empty("x", fill=lambda _: 7, meaning="7", outputs=("twice",)),
+    ),
+    kernel_dtype=rules.dtype_of("x[0]"),
+    over=at_once(),
+    area="arithmetic",
+    source="this test",
+)
+def of_lists(facts: Facts, x: Any, total_ref: Any) -> tuple[list[AnyArray], list[AnyArray]]:
+    """Each added to its total, and doubled."""
+    pairs = zip(x, total_ref, strict=True)
+    return [facts.read(a, ...) + facts.read(b, ...) for a, b in pairs], [a[...] * 2 for a in x]
+
+
+def of_two(*extents: int, dtype: Any = FLOAT) -> Prepared:
+    some = tuple(TensorSpec(dtype, (n,)) for n in extents)
+    stored = tuple(f"{name}[{n}]" for name in ("x", "total_ref") for n in range(len(some)))
+    call = Call(of_lists, {"x": some, "total_ref": some}, stored)
+    return prepare(call, A2, Catalogue([of_lists]))
+
+
+def test_lists_are_updated_and_an_output_has_a_tensor_for_each_of_the_list_that_it_follows() -> (
+    None
+):
+    call = of_two(1, 2)
+    given = [np.array([1.0] * 1), np.array([2.0, 3]), np.array([10.0]), np.array([20.0, 30])]
+    found = evaluate.run(
+        call, {n: a.astype(np.float32).tobytes() for n, a in zip(call.stored, given, strict=True)}
+    )
+    answers = {n: np.frombuffer(a, np.float32) for n, a in zip(call.outputs, found, strict=True)}
+    assert {name: answer.tolist() for name, answer in answers.items()} == {
+        "total_ref[0]": [11], "total_ref[1]": [22, 33], "twice[0]": [2], "twice[1]": [4, 6],
+    }  # fmt: skip
+    assert evaluate.compute(of_lists, [given[0]], [given[2]])[1][0].tolist() == [2]
+
+
+def test_what_ends_the_checks_fills_each_tensor_of_a_list() -> None:
+    call = of_two(2, 0)
+    zeros = {name: bytes(8 if name.endswith("[0]") else 0) for name in call.stored}
+    *_, twice, none = evaluate.run(call, zeros)
+    assert (np.frombuffer(twice, np.float32).tolist(), bytes(none)) == ([7, 7], b"")
+
+
+def test_rules_look_at_each_tensor_of_a_list_and_blame_it() -> None:
+    pair = (ROW, TensorSpec(FLOAT16, (2, 2)))
+    for x, blamed in ((pair, "x[1]"), ((ROW, None), "x[1]"), (None, "x")):
+        stored = ("x[0]",) if x else ()
+        with pytest.raises(NpucallError) as raised:
+            prepare(Call(of_lists, {"x": x, "total_ref": ()}, (*stored, "x[1]")), A2, Catalogue([]))
+        assert raised.value.parameters == (blamed,)
 
 
 def test_what_is_null_or_masked_off_is_not_derived_and_not_computed() -> None:

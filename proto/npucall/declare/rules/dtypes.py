@@ -24,7 +24,7 @@ def supported(*names: str, blames: tuple[str, ...] = (), besides: tuple[DType, .
     def faults(draft: Draft) -> Iterator[Fault]:
         allowed = draft.operator.dtypes_on(draft.product)
         allowed += besides if allowed else ()
-        for name in names:
+        for name in draft.members(*names):
             if not is_unknown(name, draft) and draft.dtype(name) not in allowed:
                 found = f"{draft.dtype(name)} (their {name})" if blames else draft.dtype(name)
                 yield blames or name, *_expected(draft, allowed, found)
@@ -38,10 +38,10 @@ def castable(name: str, *, to: str, blames: tuple[str, ...] = ()) -> Rule:
     """The dtype of ``name`` can be cast to that of the output ``to``."""
 
     def faults(draft: Draft) -> Iterator[Fault]:
-        for _, target in draft.tensors((to,)):
+        for output, target in draft.tensors((to,)):
             if not can_cast(draft.dtype(name), target.dtype):
                 expected = f"a dtype that {draft.dtype(name)} ({name}) can be cast to"
-                yield to, expected, target.dtype
+                yield output, expected, target.dtype
 
     return refuses(DTypeError, f"{name} can be cast to the dtype of {to}", blames or (to,), faults)
 
@@ -50,7 +50,7 @@ def promoted(*names: str, into: str) -> Rule:
     """The dtypes promote, one after the other, to one type; found as ``into``."""
 
     def faults(draft: Draft) -> Iterator[Fault]:
-        given = tuple(name for name in names if not draft.absent(name))
+        given = draft.members(*(name for name in names if not draft.absent(name)))
         result = draft.dtype(given[0])
         for index, name in enumerate(given[1:], start=2):
             common = promote(result, draft.dtype(name))
@@ -91,9 +91,10 @@ def dtype_in(name: str, *dtypes: DType) -> Rule:
     expected = listed(tuple(map(str, dtypes)), "or")
 
     def faults(draft: Draft) -> Iterator[Fault]:
-        given = None if draft.absent(name) else draft.tensor(name) or draft.scalar(name)
-        if given is not None and given.dtype not in dtypes:
-            yield name, expected, given.dtype
+        for each in draft.members(name):
+            given = draft.tensor(each) or draft.scalar(each)
+            if given is not None and given.dtype not in dtypes:
+                yield each, expected, given.dtype
 
     return refuses(DTypeError, f"dtype of {name} is {expected}", (name,), faults)
 
@@ -150,7 +151,7 @@ def bfloat16_if_product_has(*names: str, blames: tuple[str, ...] = ()) -> Rule:
     """
 
     def faults(draft: Draft) -> Iterator[Fault]:
-        for name in names:
+        for name in draft.members(*names):
             if is_unknown(name, draft) or draft.product.bfloat16:
                 continue
             if draft.dtype(name) is BF16:

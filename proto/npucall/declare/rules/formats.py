@@ -18,9 +18,10 @@ def same_format(name: str, like: str) -> Rule:
     """Two tensors, if both are given, have one format."""
 
     def faults(draft: Draft) -> Iterator[Fault]:
-        one, other = draft.tensor(name), draft.tensor(like)
-        if one is not None and other is not None and one.format is not other.format:
-            yield name, f"{other.format.name}, the format of {like}", one.format.name
+        other = draft.tensor(like)
+        for each, spec in draft.tensors((name,)):
+            if other is not None and spec.format is not other.format:
+                yield each, f"{other.format.name}, the format of {like}", spec.format.name
 
     return refuses(FormatError, f"format of {name} is that of {like}", (name,), faults)
 
@@ -55,8 +56,8 @@ def format_in(name: str, *formats: Format) -> Rule:
     expected = listed(tuple(each.name for each in formats), "or")
 
     def faults(draft: Draft) -> Iterator[Fault]:
-        for _, spec in draft.tensors((name,)):
+        for each, spec in draft.tensors((name,)):
             if spec.format not in formats:
-                yield name, expected, spec.format.name
+                yield each, expected, spec.format.name
 
     return refuses(FormatError, f"format of {name} is {expected}", (name,), faults)

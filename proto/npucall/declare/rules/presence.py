@@ -25,6 +25,9 @@ def present(*names: str) -> Rule:
             if draft.absent(name) and draft.asks(name):
                 null = c_name(draft.operator.by_name[name])
                 yield name, "a value", f"none (a null {null})"
+            for member in draft.lists.get(name, ()):
+                if draft.tensor(member) is None:
+                    yield member, "a tensor", "none (a null member)"
 
     text = f"{listed(names)} must not be null"
     return refuses(ArgumentMissingError, text, names, faults, status=PARAM_NULLPTR)
@@ -45,7 +48,7 @@ def succeed_if_all_empty(*names: str) -> Rule:
 
     def check(draft: Draft) -> None:
         given = [spec for _, spec in draft.tensors(names)]
-        if len(given) == len(names) and not any(spec.elements for spec in given):
+        if len(given) == len(draft.members(*names)) and not any(spec.elements for spec in given):
             raise EndOfChecks
 
     return Rule(f"if {listed(names)} are all empty, the call is done", (), 0, check)

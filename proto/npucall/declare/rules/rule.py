@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from npucall.declare.call import parameter_of
 from npucall.errors import PARAM_INVALID, ArgumentError, NpucallError, ShapeError
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def refuses(  # noqa: PLR0913  # all that a rule says
             sentence = f"{names}: expected {expected}, found {found}"
             raise error(sentence, parameter=blamed, aclnn_status=status)
 
-    return Rule(description, blames, status, check, finds)
+    parameters = tuple(dict.fromkeys(map(parameter_of, blames)))
+    return Rule(description, parameters, status, check, finds)
 
 
 def requires(
@@ -106,7 +108,7 @@ def _ending(rule: Rule, status: int) -> Callable[[Draft], None]:
 def is_unknown(name: str, draft: Draft) -> bool:
     """Whether it is a parameter of which the call says nothing, such as an output to derive."""
     given = draft.tensor(name) or draft.scalar(name)
-    return given is None and name in draft.operator.by_name
+    return given is None and parameter_of(name) in draft.operator.by_name
 
 
 def listed(words: tuple[str, ...], joint: str = "and") -> str:

@@ -31,9 +31,9 @@ def rank_is(name: str, *ranks: int) -> Rule:
     expected = f"{listed(tuple(map(str, ranks)), 'or')} dimensions"
 
     def faults(draft: Draft) -> Iterator[Fault]:
-        for _, spec in draft.tensors((name,)):
+        for each, spec in draft.tensors((name,)):
             if len(spec.shape) not in ranks:
-                yield name, expected, len(spec.shape)
+                yield each, expected, len(spec.shape)
 
     return refuses(ShapeError, f"{name} has {expected}", (name,), faults)
 
@@ -55,9 +55,9 @@ def one_element(name: str) -> Rule:
     """The tensor has one element, whatever its rank."""
 
     def faults(draft: Draft) -> Iterator[Fault]:
-        for _, spec in draft.tensors((name,)):
+        for each, spec in draft.tensors((name,)):
             if spec.elements != 1:
-                yield name, "one element", f"shape {spec.shape}"
+                yield each, "one element", f"shape {spec.shape}"
 
     return refuses(ShapeError, f"{name} has one element", (name,), faults)
 
@@ -66,12 +66,13 @@ def broadcast(*names: str, into: str) -> Rule:
     """They broadcast, one after the other, to one shape; found as ``into``."""
 
     def faults(draft: Draft) -> Iterator[Fault]:
-        result = draft.shape(names[0])
-        for index, name in enumerate(names[1:], start=2):
+        every = draft.members(*names)
+        result = draft.shape(every[0])
+        for index, name in enumerate(every[1:], start=2):
             common = broadcast_shape(result, draft.shape(name))
             if common is None:
-                found = " and ".join(str(draft.shape(each)) for each in names[:index])
-                yield names[:index], "shapes that broadcast to one", found
+                found = " and ".join(str(draft.shape(each)) for each in every[:index])
+                yield every[:index], "shapes that broadcast to one", found
                 return
             result = common
         draft.found_shapes[into] = result
@@ -98,9 +99,9 @@ def same_shape(name: str, like: str, meaning: str = "") -> Rule:
     meaning = meaning or f"that of {like}"
 
     def faults(draft: Draft) -> Iterator[Fault]:
-        for _, spec in draft.tensors((name,)):
+        for each, spec in draft.tensors((name,)):
             if not is_unknown(like, draft) and spec.shape != draft.shape(like):
-                yield name, f"shape {draft.shape(like)}, {meaning}", spec.shape
+                yield each, f"shape {draft.shape(like)}, {meaning}", spec.shape
 
     return refuses(ShapeError, f"shape of {name} is {meaning}", (name,), faults)
 
