@@ -194,7 +194,8 @@ class Statement:
     @cached_property
     def attribute_parameters(self) -> tuple[Parameter, ...]:
         """The parameters that are not tensors."""
-        tensors = {parameter_of(each.name) for each in (*self.inputs, *self.outputs)}
+        names = [each.name for each in self.inputs] + [each.name for each in self.outputs]
+        tensors = {*map(parameter_of, names)}
         return tuple(each for each in self.parameters if each.name not in tensors)
 
     def attribute(self, name: str) -> Parameter:

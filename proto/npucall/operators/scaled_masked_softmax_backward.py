@@ -39,7 +39,7 @@ from npucall.products import ASCEND_950
     kernel_dtype=rules.dtype_of("grad_output"),
     over=at_once(),
     sample=Sample(
-        dict.fromkeys(("grad_output", "y"), (1, 2, 2, 3)) | shared.SHAPES, {"mask": BOOL}
+        {**dict.fromkeys(("grad_output", "y"), (1, 2, 2, 3)), **shared.SHAPES}, {"mask": BOOL}
     ),
     area="attention",
     source="ops-nn vfusion/scaled_masked_softmax_grad_v2: page, its checks",
