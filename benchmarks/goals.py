@@ -19,6 +19,7 @@ from cases import (
     TEACHER,
 )
 from imports import IMPORTED
+from most_used import USED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -69,6 +70,7 @@ LAYERS = (
     ("MaxPool2d 3x3, 8x64x112x112", 5.0, 3.0),
     ("AvgPool2d 3x3, 8x64x112x112", 5.0, 3.0),
     ("AdaptiveAvgPool2d 1x1, 8x512x28x28", 5.0, 3.0),
+    *((each.name, 4.0, None) for each in USED),
 )
 """Of layers, forward and backward."""
 FRAMES_MEASURED = (

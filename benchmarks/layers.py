@@ -74,12 +74,13 @@ class Layer(NamedTuple):
     upstream: AnyArray
 
 
-def _floats(*shape: int) -> AnyArray:
+def floats(*shape: int) -> AnyArray:
+    """Drawn numbers."""
     return _random.standard_normal(shape, np.float32)
 
 
 def _convolution() -> Layer:
-    x, g, w, b = _floats(8, 64, 56, 56), _floats(8, 64, 56, 56), _floats(64, 64, 3, 3), _floats(64)
+    x, g, w, b = floats(8, 64, 56, 56), floats(8, 64, 56, 56), floats(64, 64, 3, 3), floats(64)
     given = {"stride": [1], "padding": [1], "dilation": [1], "transposed": False}
     given |= {"output_padding": [0], "groups": 1, "cube_math_type": 0, "input": x, "weight": w}
     more = {"grad_output": g, "bias_sizes": [64], "output_mask": [True] * 3}
@@ -93,7 +94,7 @@ def _convolution() -> Layer:
 
 
 def _attention() -> Layer:
-    q, k, v, g = (_floats(2, 8, 1024, 64) for _ in range(4))
+    q, k, v, g = (floats(2, 8, 1024, 64) for _ in range(4))
     given = {"scale_value": 1 / 8, "head_num": 8, "input_layout": "BNSD", "query": q, "value": v}
     forward = Operator("aclnnFlashAttentionScore", key=k, **given)
     maxima, sums, *_, out = forward.run()
@@ -108,7 +109,7 @@ def _attention() -> Layer:
 
 
 def _layer_norm() -> Layer:
-    x, g, w, b = _floats(4096, 1024), _floats(4096, 1024), _floats(1024), _floats(1024)
+    x, g, w, b = floats(4096, 1024), floats(4096, 1024), floats(1024), floats(1024)
     given = {"input": x, "weight": w, "bias": b, "normalized_shape": [1024]}
     forward = Operator("aclnnLayerNorm", eps=1e-5, **given)
     _, mean, rstd = forward.run()
@@ -123,7 +124,7 @@ def _layer_norm() -> Layer:
 
 
 def _rms_norm() -> Layer:
-    x, g, w = _floats(4096, 1024), _floats(4096, 1024), _floats(1024)
+    x, g, w = floats(4096, 1024), floats(4096, 1024), floats(1024)
     forward = Operator("aclnnRmsNorm", x=x, gamma=w, epsilon=1e-6)
     _, rstd = forward.run()
     return Layer(
@@ -136,7 +137,7 @@ def _rms_norm() -> Layer:
 
 
 def _group_norm() -> Layer:
-    x, g, w, b = _floats(8, 256, 56, 56), _floats(8, 256, 56, 56), _floats(256), _floats(256)
+    x, g, w, b = floats(8, 256, 56, 56), floats(8, 256, 56, 56), floats(256), floats(256)
     given = {"n": 8, "c": 256, "hxw": 56 * 56, "group": 32, "gamma": w}
     forward = Operator("aclnnGroupNorm", self=x, beta=b, eps=1e-5, **given)
     _, mean, rstd = forward.run()
@@ -151,7 +152,7 @@ def _group_norm() -> Layer:
 
 
 def _embedding() -> Layer:
-    w, g, indices = _floats(8192, 512), _floats(1 << 15, 512), _random.integers(0, 8192, 1 << 15)
+    w, g, indices = floats(8192, 512), floats(1 << 15, 512), _random.integers(0, 8192, 1 << 15)
     given = {"num_weights": 8192, "padding_idx": 2**64 - 1, "scale_grad_by_freq": False}
 
     def by_torch(f: Any, w: Any) -> Any:
@@ -169,7 +170,7 @@ def _embedding() -> Layer:
 
 
 def _max_pool2d() -> Layer:
-    x, g = _floats(8, 64, 112, 112), _floats(8, 64, 56, 56)
+    x, g = floats(8, 64, 112, 112), floats(8, 64, 56, 56)
     given = {"kernel_size": [3], "stride": [2], "padding": [1], "dilation": [1], "self": x}
     forward = Operator("aclnnMaxPool2dWithIndices", **given)
     _, indices = forward.run()
@@ -183,7 +184,7 @@ def _max_pool2d() -> Layer:
 
 
 def _avg_pool2d() -> Layer:
-    x, g = _floats(8, 64, 112, 112), _floats(8, 64, 56, 56)
+    x, g = floats(8, 64, 112, 112), floats(8, 64, 56, 56)
     given = {"kernel_size": [3], "stride": [2], "padding": [1], "self": x}
     return Layer(
         Operator("aclnnAvgPool2d", **given),
@@ -195,7 +196,7 @@ def _avg_pool2d() -> Layer:
 
 
 def _adaptive_avg_pool2d() -> Layer:
-    x, g = _floats(8, 512, 28, 28), _floats(8, 512, 1, 1)
+    x, g = floats(8, 512, 28, 28), floats(8, 512, 1, 1)
     return Layer(
         Operator("aclnnAdaptiveAvgPool2d", self=x, output_size=[1, 1]),
         Operator("aclnnAdaptiveAvgPool2dBackward", grad_output=g, self=x),
@@ -223,7 +224,8 @@ class LayerCase:
     """One of the layers."""
 
     name: str
-    rounds: int = 5
+    rounds: int
+    make: Callable[[], Layer]
 
     def text(self) -> str:
         """How the names of its series begin."""
@@ -242,7 +244,7 @@ class LayerCase:
             yield from map(Figure, self.series())
             return
         with on_threads(THREADS) as helpers:
-            pairs = _runs(LAYERS[self.name](), helpers)
+            pairs = _runs(self.make(), helpers)
             for series, (ours, theirs) in zip(self.series(), pairs, strict=True):
                 seconds = in_turn({OURS: ours, TORCH: theirs}, self.rounds, 1)
                 figure = compared(series, seconds[OURS], seconds[TORCH])
@@ -251,7 +253,7 @@ class LayerCase:
 
 def layer_cases(rounds: int) -> list[LayerCase]:
     """All of them."""
-    return [LayerCase(name, rounds) for name in LAYERS]
+    return [LayerCase(name, rounds, make) for name, make in LAYERS.items()]
 
 
 def _runs(

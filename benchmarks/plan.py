@@ -12,6 +12,7 @@ from imports import ImportCase
 from layers import LayerCase, layer_cases
 from memory import ALL_WAYS as MEMORY_WAYS
 from memory import QUICK_WAYS, MemoryCase
+from most_used import used_cases
 from operators import OperatorCase, operator_cases
 from service import service
 from stages import SIZES, stage_figures, stage_series, stages_text
@@ -93,7 +94,7 @@ def quick() -> Plan:
         tuple(quick_cases()),
         (MemoryCase(QUICK_WAYS),),
         (BesideCase(),),
-        (*operator_cases(5), *forward_cases(5), *layer_cases(5)),
+        (*operator_cases(5), *forward_cases(5), *layer_cases(5), *used_cases(5)),
         SIZES,
     )
 
@@ -104,6 +105,6 @@ def full() -> Plan:
         tuple(full_cases()),
         (MemoryCase(MEMORY_WAYS, rounds=5),),
         (BesideCase(rounds=7),),
-        (*operator_cases(15), *forward_cases(15), *layer_cases(15)),
+        (*operator_cases(15), *forward_cases(15), *layer_cases(15), *used_cases(15)),
         SIZES,
     )
