@@ -122,6 +122,13 @@ def test_quick_is_a_sample_of_every_operator_dtype_and_block() -> None:
     assert strata(quick=False) <= strata(quick=True)
 
 
+def test_quick_has_ways_to_compute_that_only_edges_take() -> None:
+    chosen = ids(operators=("GridSampler2DBackward",), blocks=("edge",), quick=True)
+    assert {"f32", "f16", "bf16", "f64"} <= {
+        case.split("/")[2].partition("-")[0] for case in chosen if "interpolation_mode2" in case
+    }
+
+
 @pytest.mark.more
 def test_quick_is_much_less_than_everything() -> None:
     assert 3 * len(ids(quick=True)) < len(ids())

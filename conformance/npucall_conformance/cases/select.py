@@ -21,7 +21,7 @@ QUICK = {
 """Cases of an operator, dtype and block in a quick run; other blocks have ``_QUICK``."""
 _QUICK = 2
 _BESIDES = 2
-"""So many more cases, from setups that are telling."""
+"""So many more cases, from setups that are telling, and from edges with values of their own."""
 _QUICK_ELEMENTS = 1_000
 ONCE = {"large": 2, "crowd": 1, "paths": 2, "determinism": 1}
 """In blocks whose cases take long, a quick run has so many cases of an operator for all dtypes
@@ -142,7 +142,17 @@ def _sample(cases: list[Case], wanted: int) -> list[Case]:
     others = [case for case in cases if not case.telling]
     besides = [case for case in telling if case.setup.telling][:_BESIDES]
     chosen = _spread([case for case in telling if not case.setup.telling], wanted)
-    return [*besides, *chosen, *_spread(others, wanted - len(chosen))]
+    chosen += _spread(others, wanted - len(chosen))
+    new = [case for case in others if _has_new_values(case) and case not in chosen]
+    return [*besides, *chosen, *_spread(new, _BESIDES)]
+
+
+def _has_new_values(case: Case) -> bool:
+    """Whether an edge gives an attribute a value that no usual case has: another way to compute."""
+    usual = case.statement.attributes
+    return case.block == "edge" and any(
+        name in usual and value not in usual[name] for name, value in case.setup.attributes.items()
+    )
 
 
 def _spread(cases: list[Case], wanted: int) -> list[Case]:
