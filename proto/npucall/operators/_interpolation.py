@@ -16,20 +16,12 @@ that the first and last cells lie on each other. Cells beyond an end are the one
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from npucall.declare import Facts
-from npucall.declare.cuts import BLOCK, cut
-from npucall.dtypes import AnyArray, Array
-from npucall.tensors import Shape
+from npucall.dtypes import AnyArray
 
-_TURNS = 8
-"""So many cells of each sum are added one after the other; sums of more are reduced."""
-_EXACT = 64
-"""From so many cells of a sum on it is taken in float64."""
 _FAR = 2.0**40
 """A place that is beyond all axes."""
 
@@ -87,39 +79,6 @@ class Weighted(NamedTuple):
             return Weighted(cells, weights, starts)
         starts = np.concatenate([[0], np.cumsum(inside)])[starts]
         return Weighted(cells[inside], None if weights is None else weights[inside], starts)
-
-    def added(self, array: AnyArray, axis: int) -> AnyArray:
-        """The sums along an axis of an array; those of one length together."""
-        counts = np.diff(self.starts)
-        shape = [len(counts) if place == axis else n for place, n in enumerate(array.shape)]
-        total = np.zeros(shape, np.float64 if counts.max() >= _EXACT else array.dtype)
-        for count in np.unique(counts[counts > 0]):
-            rows = np.flatnonzero(counts == count)
-            sums = self._alike(array, axis, self.starts[rows], int(count))
-            if len(rows) == len(counts):
-                return sums
-            total[(slice(None),) * axis + (rows,)] = sums
-        return total
-
-    def _alike(self, array: AnyArray, axis: int, starts: AnyArray, count: int) -> AnyArray:
-        """Sums of so many cells each."""
-        if count <= _TURNS:
-            total = self._taken(array, axis, starts)
-            for turn in range(1, count):
-                total += self._taken(array, axis, starts + turn)
-            return total
-        taken = self._taken(array, axis, np.add.outer(starts, np.arange(count)).reshape(-1))
-        parts = taken.reshape(*taken.shape[:axis], len(starts), count, *taken.shape[axis + 1 :])
-        sums: AnyArray = parts.sum(axis + 1, np.float64 if count >= _EXACT else None)
-        return sums
-
-    def _taken(self, array: AnyArray, axis: int, some: AnyArray) -> AnyArray:
-        """Cells with their weights."""
-        taken = array.take(self.cells[some], axis)
-        if self.weights is not None:
-            weights = self.weights[some].astype(array.dtype)
-            taken *= weights.reshape(-1, *(1,) * (array.ndim - 1 - axis))
-        return taken
 
 
 Mode: TypeAlias = "Callable[[Stretch], Weighted]"
@@ -236,56 +195,3 @@ def _most(mode: Mode, axis: Stretch) -> int:
         return known[mode]
     width = 2 if mode is smooth_cubic else 1
     return int(min(2 * width * max(axis.factor(), 1.0) + 2, axis.size))
-
-
-def summed(facts: Facts, array: Array, sums: Sequence[Weighted], output: str) -> AnyArray:
-    """The sums along the last axes of an array, one after the other; ``output``: their name."""
-    cells = tuple(len(each.starts) - 1 for each in sums)
-    lead, before = array.shape[: -len(cells)], array.shape[-len(cells) :]
-    out = facts.output(output, (*lead, *cells))
-    order = _order(before, cells)
-
-    def compute(block: tuple[slice, ...]) -> None:
-        out[block] = added_up(lambda index: facts.read(array, index), sums, order, block)
-
-    shrinks = -(-prod(before) // prod(cells))
-    facts.each(cut((*lead, *cells), max(BLOCK // shrinks, 1)), compute)
-    return out
-
-
-def added_up(
-    read: Callable[[tuple[slice, ...]], AnyArray],
-    sums: Sequence[Weighted],
-    order: Sequence[int],
-    block: tuple[slice, ...],
-) -> AnyArray:
-    """A block of the sums along the last axes, in this order, of what ``read`` gives in pieces."""
-    lead = len(block) - len(sums)
-    rows = block[lead:]
-    reach = (*block[:lead], *(s.reach(r) for s, r in zip(sums, rows, strict=True)))
-    pieces = cut(tuple(each.stop - each.start for each in reach), BLOCK)
-    total = np.zeros([piece.stop - piece.start for piece in block])
-    for piece in pieces:
-        index = tuple(
-            slice(each.start + own.start, each.start + own.stop)
-            for each, own in zip(reach, piece, strict=True)
-        )
-        part = read(index)
-        for axis in order:
-            place = lead + axis
-            part = sums[axis].part(rows[axis], index[place]).added(part, place)
-        if len(pieces) == 1:
-            total = part
-        else:
-            total[piece[:lead]] += part
-    return total
-
-
-def _order(before: Shape, cells: Shape) -> list[int]:
-    """Axes as they are cheap: those that shrink first, and of those that grow the last first."""
-
-    def key(axis: int) -> tuple[float, int]:
-        grows = cells[axis] / before[axis]
-        return grows, -axis if grows > 1 else axis
-
-    return sorted(range(len(cells)), key=key)

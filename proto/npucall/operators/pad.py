@@ -41,7 +41,8 @@ from npucall.dtypes import (
     DType,
 )
 from npucall.errors import AttributeValueError
-from npucall.operators._interpolation import Weighted, summed
+from npucall.operators._interpolation import Weighted
+from npucall.operators._weighted_sums import summed
 from npucall.products import A2, A3, ASCEND_310P, ASCEND_910, ASCEND_950, Product
 from npucall.tensors import Shape
 

@@ -24,7 +24,7 @@ from npucall.declare.cuts import BLOCK, cut
 from npucall.declare.draft import Draft
 from npucall.dtypes import DOUBLE, FLOAT, HALF_AND_SINGLE, AnyArray, Array
 from npucall.operators._boxes import Boxes, check_boxes, of_one
-from npucall.operators._interpolation import added_up
+from npucall.operators._weighted_sums import added_up
 from npucall.products import A2, A3, ASCEND_310P, ASCEND_910, ASCEND_950
 from npucall.tensors import Format, Shape
 

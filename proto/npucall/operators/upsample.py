@@ -36,6 +36,7 @@ from npucall.operators._interpolation import (
     smooth_cubic,
     smooth_linear,
 )
+from npucall.operators._weighted_sums import summed
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950, Product
 from npucall.tensors import Shape
 
@@ -182,7 +183,7 @@ def declared(name: str, *parts: Any, **more: Any) -> Operator[..., Any]:
         sums = [row.mode(axis) for axis in axes]
         if row.backward:
             sums = [each.transposed(axis.size) for each, axis in zip(sums, axes, strict=True)]
-        return interpolation.summed(facts, call[row.given], sums, row.output)
+        return summed(facts, call[row.given], sums, row.output)
 
     return operator(
         row.name,
