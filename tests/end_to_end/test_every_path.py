@@ -7,20 +7,26 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import ml_dtypes
 import numpy as np
 import pytest
 from tests.conformance.forward_examples import EXAMPLES
 from tests.npu import running_npu_server
+from tests.operators.calls import drawn
+from tests.operators.defects import table_of
 
 import npucall_client
-from npucall.dtypes import AnyArray
+from npucall.dtypes import FLOATS, AnyArray
 from npucall.operators import CATALOGUE
 from npucall_client import Client, SharedMemory
 from npucall_client.testing import running_server
+from npucall_conformance.cases.arrangements import TRANSPOSED
+from npucall_conformance.cases.case import Case as Stated
+from npucall_conformance.cases.case import Maker
+from npucall_conformance.stating.parts import Setup
 
 from . import wire
 
@@ -29,7 +35,6 @@ Arrays = Mapping[str, AnyArray]
 NEVER = 2**62
 """More bytes than any call has: nothing travels in chunks."""
 ROOM = 12 * 2**20
-DTYPES = [np.float32, np.float16, ml_dtypes.bfloat16]
 
 
 @dataclass
@@ -45,80 +50,29 @@ class Case:
 
 # --- Calls ----------------------------------------------------------------------------------------
 
-
-def numbers(shape: Any, dtype: Any, seed: int = 1) -> AnyArray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
-
-
-def elementwise(dtype: Any, rows: int, columns: int) -> Case:
-    """Broadcast, one input transposed, one that is not read."""
-    inputs = {
-        "grad_output": numbers((rows, 1), dtype),
-        "self": numbers((1, columns), dtype),
-        "target": numbers((columns, rows), dtype, 2).T,
-    }
-    return Case("aclnnKlDivBackward", inputs, {"reduction": 3})
+OPERATORS = ("KlDivBackward", "SoftmaxBackward", "PreluBackward", "NLLLossBackward", "GluBackward")
+"""Elementwise with an input that is not read; by rows; two outputs, one of them a sum over blocks;
+labels, which the formula takes as they are; halves."""
 
 
-def by_rows(dtype: Any, rows: int, columns: int) -> Case:
-    inputs = {
-        n: numbers((rows, columns), dtype, i) for i, n in enumerate(("grad_output", "output"))
-    }
-    return Case("aclnnSoftmaxBackward", inputs, {"dim": 1})
-
-
-def with_sums(dtype: Any, rows: int, columns: int) -> Case:
-    """Two outputs; one is a sum over blocks."""
-    inputs = {n: numbers((rows, columns), dtype, i) for i, n in enumerate(("grad_output", "self"))}
-    return Case("aclnnPreluBackward", {**inputs, "weight": numbers(columns, dtype, 5)})
-
-
-def with_labels(dtype: Any, rows: int, columns: int) -> Case:
-    """Labels are integers, which the formula takes as they are."""
-    inputs = {
-        "grad_output": numbers(rows, dtype),
-        "self": numbers((rows, columns), dtype),
-        "target": np.random.default_rng(3).integers(0, columns, rows),
-        "weight": numbers(columns, dtype, 4),
-        "total_weight": np.ones(1, dtype),
-    }
-    return Case("aclnnNLLLossBackward", inputs, {"reduction": 0, "ignore_index": 1})
-
-
-def halved(dtype: Any, rows: int, columns: int) -> Case:
-    inputs = {
-        "grad_out": numbers((rows, columns), dtype),
-        "self": numbers((2 * rows, columns), dtype),
-    }
-    return Case("aclnnGluBackward", inputs, {"dim": 0})
-
-
-KINDS = [elementwise, by_rows, with_sums, with_labels, halved]
-SIZES = [(1, 1), (7, 33), (400, 701)]
-"""One number, one block, many blocks."""
+def stated() -> Iterator[Stated]:
+    """Each statement's shapes, without elements too, of one block and of many, in each dtype."""
+    for name in OPERATORS:
+        statement = table_of(CATALOGUE.find(f"aclnn{name}")).statement
+        make, last = Maker(statement, "paths"), statement.inputs[-1].name
+        bases = (*statement.base_shapes, *statement.empty_shapes)
+        setups = [*(Setup(base=base) for base in bases), *statement.broadcast, *statement.large]
+        for setup, dtype in product(setups, FLOATS):
+            if not setup.products and (not setup.only or dtype in setup.only):
+                yield make.case(dtype, setup, layouts={last: TRANSPOSED})
 
 
 def quick() -> Iterator[Case]:
-    """Each dtype with one size; then shapes by chance, also without elements."""
-    for kind in KINDS:
-        for dtype, size in zip(DTYPES, (*SIZES[2:], *SIZES[:2]), strict=True):
-            yield kind(dtype, *size)
-    yield from by_chance(4)
+    return (Case(case.statement.operator, *drawn(case)) for case in islice(stated(), 3, None, 23))
 
 
 def thorough() -> Iterator[Case]:
-    for kind in KINDS:
-        for dtype in DTYPES:
-            yield from (kind(dtype, *size) for size in SIZES)
-    yield from by_chance(100)
-
-
-def by_chance(count: int) -> Iterator[Case]:
-    chance = np.random.default_rng(11)
-    for _ in range(count):
-        kind = (elementwise, by_rows, with_sums, halved)[chance.integers(4)]
-        rows, columns = chance.choice([0, *range(1, 41), *range(200, 701, 10)], 2)
-        yield kind(DTYPES[chance.integers(3)], int(rows), int(columns))
+    return (Case(case.statement.operator, *drawn(case)) for case in islice(stated(), 0, None, 3))
 
 
 # --- Ways -----------------------------------------------------------------------------------------
@@ -358,11 +312,12 @@ def test_an_unread_input_that_alone_reaches_the_output_leaves_nothing_unwritten(
     clients: Clients,
 ) -> None:
     """In chunks, of which those of ``self`` are read by nobody."""
-    one, unread = np.full((1, 1), 2, np.float32), numbers((1024, 1024), np.float32)
+    one, unread = np.full((1, 1), 2, np.float32), np.ones((1024, 1024), np.float32)
+    before = {"grad_output": unread, "self": one, "target": unread}
     case = Case("aclnnKlDivBackward", {"grad_output": one, "self": unread, "target": one})
     client = clients.of(stream_from=0, send_unread=True)
     for _ in range(5):
-        run(client, elementwise(np.float32, 1024, 1024))  # leaves memory behind
+        run(client, Case("aclnnKlDivBackward", before))  # leaves memory behind
         assert bits(run(client, case)) == bits(expected(case))
 
 
