@@ -7,11 +7,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.operators.defects import table_of
 
 import npucall_client
 from npucall.compute import pieces
 from npucall.declare import Operator
 from npucall.declare.call import Call
+from npucall.declare.domain import Elementwise
 from npucall.declare.prepare import prepare
 from npucall.dtypes import FLOAT, AnyArray
 from npucall.errors import NpucallError
@@ -22,42 +24,40 @@ from npucall.tensors import TensorSpec
 from npucall.wire.frames import split_response_frame
 from npucall_client import Client
 from npucall_client.sending import large_call
-from npucall_client.testing import running_server
+from npucall_conformance.cases import made_call
+from npucall_conformance.cases.case import Maker
+
+from . import wire
 
 pytestmark = pytest.mark.usefixtures("sender_in_sweeps")
 
 ELEMENTS = 2**18 * 5 // 2 + 7
 """Of which any dtype has more bytes than stand in a reply, and no whole number of chunks."""
 CHUNK_BYTES = 64 * 2**10
-GIVEN = {
-    "aclnnEluBackward": {"alpha": 1.0, "scale": 1.0, "input_scale": 1.0, "is_result": False},
-    "aclnnHardtanhBackward": {"min": -1.0, "max": 1.0},
-    "aclnnLeakyReluBackward": {"negative_slope": 0.1, "self_is_result": False},
-    "aclnnSoftplusBackward": {"beta": 1.5, "threshold": 2.0},
-    "aclnnThresholdBackward": {"threshold": 0.25},
-}
 
 
 def attributes_of(operator: Operator[..., Any]) -> dict[str, Any]:
-    given: dict[str, Any] = dict(GIVEN.get(operator.name, {}))
-    if operator.name == "aclnnKlDivBackward":
-        given["reduction"] = 0
-    return given
+    """The first ones of its statement."""
+    return Maker(table_of(operator).statement, "early").combinations[0]
 
 
 def is_computed_as_it_comes(operator: Operator[..., Any]) -> bool:
     """Whether a server on ``cpu`` may answer while a call of equal shapes comes."""
-    if operator.name in GIVEN:
-        return True
     names = [parameter.name for parameter in operator.inputs]
     specs = {name: TensorSpec(FLOAT, (64, 128)) for name in names}
+    attributes = made_call.attributes_of(table_of(operator).statement, attributes_of(operator))
     try:
-        return pieces.takes_pieces(prepare(Call(operator, specs, tuple(names)), A2, CATALOGUE))
+        call = prepare(Call(operator, {**specs, **attributes}, tuple(names)), A2, CATALOGUE)
+        return pieces.takes_pieces(call)
     except NpucallError:
         return False
 
 
-OPERATORS = [operator for operator in CATALOGUE if is_computed_as_it_comes(operator)]
+OPERATORS = [
+    operator
+    for operator in CATALOGUE
+    if isinstance(operator.over, Elementwise) and is_computed_as_it_comes(operator)
+]
 DTYPES = (np.float32, np.float16, ml_dtypes.bfloat16)
 CASES = [(operator, dtype) for operator in OPERATORS for dtype in DTYPES]
 
@@ -65,8 +65,8 @@ CASES = [(operator, dtype) for operator in OPERATORS for dtype in DTYPES]
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
     with (
-        running_server(f"--chunk-bytes={CHUNK_BYTES}") as server,
-        npucall_client.connect(server.target, stream_from=0) as client,
+        wire.server_here(chunk_bytes=CHUNK_BYTES) as server,
+        npucall_client.connect(server.address, stream_from=0) as client,
     ):
         yield client
 

@@ -12,7 +12,6 @@ from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.prelu_backward import prelu_backward
 from npucall_client import Client
 from npucall_client.sending.frames import frame_memory
-from npucall_client.testing import ServerProcess, running_server
 
 from . import wire
 
@@ -22,14 +21,14 @@ LARGE = np.linspace(0.1, 1, MIB // 2, dtype=np.float32)
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ServerProcess]:
-    with running_server() as server:
-        yield server
+def target() -> Iterator[str]:
+    with wire.server_here() as server:
+        yield server.address
 
 
 @pytest.fixture
-def client(server: ServerProcess) -> Iterator[Client]:
-    with npucall_client.connect(server.target) as client:
+def client(target: str) -> Iterator[Client]:
+    with npucall_client.connect(target) as client:
         yield client
 
 
@@ -88,15 +87,15 @@ def test_callers_have_memory_of_their_own_and_several_outputs_come_apart(client:
 
 
 def test_beyond_its_bound_arrays_travel_and_nothing_stays_on_the_server(
-    server: ServerProcess, monkeypatch: pytest.MonkeyPatch
+    target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frame_memory, "_MOST_SHARED", 3 * LARGE.nbytes)
-    with npucall_client.connect(server.target) as client:
+    with npucall_client.connect(target) as client:
         assert is_right(client)
         assert is_right(client)
         assert 0 < shared(client) <= 3 * LARGE.nbytes
         many = np.tile(LARGE, 4)
         client.run(kl_div_backward, many, many, many)
         assert shared(client) <= 3 * LARGE.nbytes
-    with wire.bare_channel(server.target) as channel:
+    with wire.bare_channel(target) as channel:
         wire.until(lambda: not wire.server_info(channel).bytes_in_flight, "it was given back")
