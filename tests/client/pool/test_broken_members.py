@@ -80,12 +80,11 @@ def test_a_dead_member_of_another_kind_that_somebody_announces_stops_no_call() -
                 assert failures(another, 50) == []
 
 
-@each("dead", ["990 that refuse", "50 that say nothing"])
-def test_a_client_connects_whatever_the_number_of_dead_members(dead: str) -> None:
+@pytest.mark.parametrize("refuse", [150, pytest.param(990, marks=pytest.mark.more)])
+def test_a_client_connects_whatever_the_number_of_dead_members(refuse: int) -> None:
     """Before: a pydantic error after 8 s."""
     with serving(Server(), Server()) as living, silent(50) as quiet:
-        others = nobody(990) if dead.startswith("990") else quiet
-        target = "pool:" + ",".join([*others, *living])
+        target = "pool:" + ",".join([*nobody(refuse), *quiet, *living])
         with npucall_client.connect(target, connect_timeout=fake.PATIENCE) as client:
             assert failures(client, 50) == []
 
