@@ -10,11 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from npucall.declare import Attribute, Kind, rules
-from npucall.declare.cuts import BLOCK, cut
+from npucall.declare.cuts import cut, shared_block
 from npucall.declare.draft import Draft
 from npucall.declare.rules.rule import Rule
 from npucall.dtypes import FLOATS, AnyArray
 from npucall.errors import TILING_ERROR
+from npucall.operators._weighted_sums import runs_of, sliced
 from npucall.products import A2, A3, ASCEND_950
 from npucall.tensors import Shape
 
@@ -23,6 +24,8 @@ HALF, INTERLEAVE, QUARTER, INTERLEAVE_HALF = range(4)
 MODE = Attribute("mode", Kind.INT64, "0 halves, 1 neighbours, 2 quarters, 3 neighbours as halves")
 RANK = 4
 WIDEST, NARROWER = 1024, 896
+_MOST = 2
+"""Blocks that are computed as one."""
 _MOST_ITEMS, _MOST_SUMMED = 1000, 1024
 
 
@@ -32,6 +35,19 @@ class Turning(NamedTuple):
     order: AnyArray
     partner: AnyArray
     sign: AnyArray
+
+
+def picked(rows: AnyArray, order: AnyArray, factors: AnyArray) -> AnyArray:
+    """Elements of each row, in an order that comes again and again, times factors."""
+    runs = _runs(order.tobytes())
+    if not runs:
+        return rows[..., order] * factors
+    return sliced(rows, len(order), runs, factors)
+
+
+@lru_cache(64)
+def _runs(order: bytes) -> Sequence[tuple[slice, slice]]:
+    return runs_of(np.frombuffer(order, np.int64))
 
 
 @lru_cache(64)
@@ -50,7 +66,7 @@ def turning(mode: int, width: int) -> Turning:
 
 def rows(shape: Shape) -> Sequence[tuple[slice, ...]]:
     """Blocks of whole rows."""
-    return cut(shape[:-1], max(1, BLOCK // max(shape[-1], 1)))
+    return cut(shape[:-1], max(1, shared_block(prod(shape), _MOST) // max(shape[-1], 1)))
 
 
 def within(shape: Shape, index: tuple[slice, ...]) -> tuple[slice, ...]:

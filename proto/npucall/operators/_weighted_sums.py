@@ -42,8 +42,8 @@ class _Plan:
             some = turns if count <= _TURNS else turns.T.reshape(1, -1)
             weights = [None if sums.weights is None else sums.weights[each] for each in some]
             cells = [sums.cells[each] for each in some]
-            runs = [_runs(each) if often else () for each in cells]
-            places: Sequence[tuple[slice, Any]] = _runs(rows)
+            runs = [runs_of(each) if often else () for each in cells]
+            places: Sequence[tuple[slice, Any]] = runs_of(rows)
             places = () if len(rows) == len(counts) else places or [(slice(None), rows)]
             self._groups.append((count, places, list(zip(cells, runs, weights, strict=True))))
 
@@ -87,13 +87,7 @@ class _Plan:
         if weights is not None:
             weights = weights.astype(array.dtype)
         if runs and axis == array.ndim - 1:
-            taken = np.empty((*array.shape[:-1], len(cells)), array.dtype)
-            for to, of in runs:
-                if weights is None:
-                    taken[..., to] = array[..., of]
-                else:
-                    np.multiply(array[..., of], weights[to], out=taken[..., to])
-            return taken
+            return sliced(array, len(cells), runs, weights)
         taken = array.take(cells, axis)
         if weights is not None:
             taken *= weights.reshape(-1, *(1,) * (array.ndim - 1 - axis))
@@ -110,7 +104,23 @@ def _copied(array: AnyArray, plans: Sequence[_Plan]) -> AnyArray:
     return found
 
 
-def _runs(cells: AnyArray) -> Sequence[tuple[slice, slice]]:
+def sliced(
+    array: AnyArray,
+    count: int,
+    runs: Sequence[tuple[slice, slice]],
+    factors: AnyArray | None = None,
+) -> AnyArray:
+    """So many cells along the last axis that are ``runs``, with their factors."""
+    found = np.empty((*array.shape[:-1], count), array.dtype)
+    for to, of in runs:
+        if factors is None:
+            found[..., to] = array[..., of]
+        else:
+            np.multiply(array[..., of], factors[..., to], out=found[..., to])
+    return found
+
+
+def runs_of(cells: AnyArray) -> Sequence[tuple[slice, slice]]:
     """Where cells go, and which they are, as few slices: those that are steps of one length apart.
 
     Of every cell, or of every second, third or fourth. Nothing if there are too many slices.

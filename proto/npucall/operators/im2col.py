@@ -5,13 +5,14 @@ the plane it is 0.
 """
 
 from collections.abc import Mapping
+from itertools import product
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, at_once, operator, rules
-from npucall.declare.cuts import BLOCK, cut
+from npucall.declare.cuts import BLOCK, cut, shared_block
 from npucall.declare.draft import Draft
 from npucall.dtypes import DOUBLE, FLOATS, AnyArray, Array
 from npucall.operators import _windows as windows
@@ -25,6 +26,10 @@ NAMES = (
     Attribute("padding", Kind.INT_ARRAY, "zeros above and below, left and right"),
     Attribute("stride", Kind.INT_ARRAY, "from window to window"),
 )
+ALL = slice(0, 1 << 62)
+"""All windows."""
+_MOST = 2
+"""Blocks that are computed as one."""
 SAMPLE = {"kernel_size": [2, 2], "dilation": [1, 1], "padding": [0, 0], "stride": [1, 1]}
 
 
@@ -119,31 +124,24 @@ def im2col(
 
     def compute(block: tuple[slice, ...]) -> None:
         *items, channel, i, j, y, x = block
-        ys, xs = _places(height, i, y), _places(width, j, x)
-        ys, xs = ys[:, np.newaxis, :, np.newaxis], xs[:, np.newaxis]
-        inside = (ys >= 0) & (ys < height.size) & (xs >= 0) & (xs < width.size)
-        index = (*items, channel, np.where(inside, ys, 0), np.where(inside, xs, 0))
-        cells = facts.read(self, index)
-        cells[..., ~inside] = 0
+        cells = np.zeros([piece.stop - piece.start for piece in block], facts.dtype)
+        for own_i, own_j in product(range(i.start, i.stop), range(j.start, j.stop)):
+            (to_y, ys), (to_x, xs) = _inside(height, own_i, y), _inside(width, own_j, x)
+            numbers = facts.read(self, (*items, channel, ys, xs))
+            cells[..., own_i - i.start, own_j - j.start, to_y, to_x] = numbers
         rows = slice(_flat(kernels, channel.start, i.start, j.start),
                      _flat(kernels, channel.stop - 1, i.stop - 1, j.stop - 1) + 1)  # fmt: skip
         some = slice(y.start * width.windows + x.start, (y.stop - 1) * width.windows + x.stop)
         shape = [piece.stop - piece.start for piece in (*items, rows, some)]
         out[(*items, rows, some)] = cells.reshape(shape)
 
-    facts.each(cut((*lead, *whole), BLOCK // 4), compute)
+    facts.each(cut((*lead, *whole), shared_block(prod((*lead, *whole)), _MOST)), compute)
     return out
 
 
 def _flat(kernels: tuple[int, int], channel: int, i: int, j: int) -> int:
     """The row of a channel's place in the kernel."""
     return (channel * kernels[0] + i) * kernels[1] + j
-
-
-def _places(axis: windows.Windows, cells: slice, some: slice) -> AnyArray:
-    """Where cells of some windows lie, (cells, windows)."""
-    first = np.arange(some.start, some.stop) * axis.stride - axis.padding
-    return np.add.outer(np.arange(cells.start, cells.stop) * axis.dilation, first)
 
 
 def _planes(draft: Draft) -> Shape:
@@ -242,10 +240,14 @@ def im2col_backward(
     return out
 
 
-def _inside(axis: windows.Windows, cell: int) -> tuple[slice, slice]:
-    """The windows whose cell with this number is on the axis, and where these cells are."""
+def _inside(axis: windows.Windows, cell: int, some: slice = ALL) -> tuple[slice, slice]:
+    """The windows, of some, whose cell with this number is on the axis, and where these cells are.
+
+    Windows are counted from the first of these.
+    """
     start = axis.padding - cell * axis.dilation
-    first = max(-(-start // axis.stride), 0)
-    last = max(min((start + axis.size - 1) // axis.stride + 1, axis.windows), first)
+    first = max(-(-start // axis.stride), some.start)
+    last = max(min((start + axis.size - 1) // axis.stride + 1, axis.windows, some.stop), first)
     begin = first * axis.stride - start
-    return slice(first, last), slice(begin, begin + (last - first) * axis.stride, axis.stride)
+    own = slice(first - some.start, last - some.start)
+    return own, slice(begin, begin + (last - first) * axis.stride, axis.stride)

@@ -48,9 +48,9 @@ def rotary_position_embedding(
 
     def compute(index: tuple[slice, ...]) -> None:
         row, place = facts.read(x, index), shared.within(cos.shape, index)
-        other = row[..., partner] * sign.astype(facts.dtype)
-        turned = row[..., order] * facts.read(cos, place)
-        out[index] = turned + other * facts.read(sin, place)
+        turned = shared.picked(row, order, facts.read(cos, place))
+        turned += shared.picked(row, partner, facts.read(sin, place) * sign.astype(facts.dtype))
+        out[index] = turned
 
     facts.each(shared.rows(x.shape), compute)
     return out

@@ -75,12 +75,17 @@ def rotary_position_embedding_grad(
 
     def compute(index: tuple[slice, ...]) -> tuple[AnyArray, ...]:
         gradient, place = facts.read(dy, index), shared.within(cos.shape, index)
-        turned = (gradient * facts.read(cos, place))[..., back]
-        out[index] = turned + (gradient * facts.read(sin, place) * signs)[..., partner_back]
+        cosines, sines = facts.read(cos, place), facts.read(sin, place) * signs
+        turned = shared.picked(gradient, back, cosines[..., back])
+        turned += shared.picked(gradient, partner_back, sines[..., partner_back])
+        out[index] = turned
         if x is None:
             return ()
         row = facts.read(x, index)
-        parts = gradient * row[..., order], gradient * (row[..., partner] * signs)
+        parts = (
+            shared.picked(row, order, gradient),
+            shared.picked(row, partner, gradient * signs),
+        )
         return tuple(part.sum(axes, np.float64, keepdims=True) for part in parts)
 
     def add(index: tuple[slice, ...], parts: tuple[AnyArray, ...]) -> None:
