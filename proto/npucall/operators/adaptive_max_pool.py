@@ -21,7 +21,7 @@ from npucall.declare import (
     operator,
     rules,
 )
-from npucall.declare.cuts import BLOCK, cut
+from npucall.declare.cuts import BLOCK, cut, shared_block
 from npucall.declare.draft import Draft
 from npucall.declare.families import formula_of
 from npucall.dtypes import DOUBLE, FLOATS, HALF_AND_SINGLE, INT32, INT64, AnyArray, DType
@@ -32,6 +32,8 @@ from npucall.operators.max_pool2d_with_indices_backward import added_up, holds, 
 from npucall.products import A2, A3, ASCEND_910, ASCEND_950, Product
 from npucall.tensors import Shape
 
+_MOST = 3
+"""Blocks that are computed as one."""
 NEW = (A2, A3, ASCEND_950)
 PLACES = {PLANES: "row * W + column", VOLUMES: "(layer * H + row) * W + column"}
 TEXT = {PLANES: "(N, C, H, W) or (C, H, W)", VOLUMES: "(N, C, D, H, W) or (C, D, H, W)"}
@@ -72,7 +74,8 @@ def _pooled(facts: Facts, planes: Any, count: int) -> tuple[AnyArray, AnyArray]:
         out[lead], indices[lead] = best.reshape(whole), places.reshape(whole)
 
     longest = max(prod(sizes), prod(shape[-count:]))
-    facts.each(cut(shape[:-count], max(BLOCK // longest, 1)), pool)
+    limit = shared_block(prod(planes.shape), _MOST)
+    facts.each(cut(shape[:-count], max(limit // longest, 1)), pool)
     return out, indices
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, at_once, operator, rules
-from npucall.declare.cuts import BLOCK, cut
+from npucall.declare.cuts import BLOCK, cut, shared_block
 from npucall.dtypes import FLOATS, INT32, INT64, AnyArray, Array
 from npucall.operators import _windows as windows
 from npucall.products import A2, A3, ASCEND_950
@@ -21,13 +21,17 @@ WINDOWS = (
     Attribute("dilation", Kind.INT_ARRAY, "how far apart its cells are"),
     Attribute("ceil_mode", Kind.BOOL, "whether the number of windows is rounded up"),
 )
+_MOST = 4
+"""Blocks that are computed as one."""
+_NONE = 255
+"""No cell of a window."""
 
 
-def _rows(axes: tuple[windows.Windows, ...]) -> int:
-    """Rows of windows in a block."""
+def _rows(elements: int, axes: tuple[windows.Windows, ...]) -> int:
+    """Rows of windows in a block of planes of so many elements."""
     *outer, height, _ = axes
     layers = prod(max(axis.stride, axis.reach) for axis in outer)
-    return max(BLOCK // (layers * height.stride * _wide(axes)), 1)
+    return max(shared_block(elements, _MOST) // (layers * height.stride * _wide(axes)), 1)
 
 
 def _wide(axes: tuple[windows.Windows, ...]) -> int:
@@ -119,7 +123,7 @@ def pooled(
         count = [piece.stop - piece.start for piece in block]
         out[block], indices[block] = (each.reshape(*count, shape[-1]) for each in found)
 
-    facts.each(cut(shape[:-1], _rows(axes)), pool)
+    facts.each(cut(shape[:-1], _rows(prod(planes.shape), axes)), pool)
     return out
 
 
@@ -149,20 +153,45 @@ def _pooled(
     """The largest numbers of the windows that begin there, and where they stand."""
     sizes = [axis.size for axis in axes]
     inside = _places(map(_inside, axes, begins), sizes)
+    steps = list(product(*(range(axis.kernel) for axis in axes)))
+    cells = [
+        [step * axis.dilation for axis, step in zip(axes, each, strict=True)] for each in steps
+    ]
+    reads = [
+        tuple(
+            slice(cell, cell + int(begin[-1] - begin[0]) + 1, axis.stride)
+            for axis, begin, cell in zip(axes, begins, each, strict=True)
+        )
+        for each in cells
+    ]
+    if len(steps) < _NONE and not (np.isnan(padded) | (padded == 0) & np.signbit(padded)).any():
+        best, which = _first_of_largest([padded[(slice(None), *read)] for read in reads])
+        table = np.array([_places(map(np.asarray, each), sizes) for each in cells])
+        places = table[which]
+        places += _places(begins, sizes)
+        np.copyto(places, inside, where=np.isneginf(best))
+        return best, places
     places = np.broadcast_to(inside, (len(padded), *inside.shape)).copy()
     best = np.full(places.shape, -np.inf, padded.dtype)
-    for steps in product(*(range(axis.kernel) for axis in axes)):
-        cells = [step * axis.dilation for axis, step in zip(axes, steps, strict=True)]
-        reads = [
-            slice(cell, cell + int(begin[-1] - begin[0]) + 1, axis.stride)
-            for axis, begin, cell in zip(axes, begins, cells, strict=True)
-        ]
-        window = padded[(slice(None), *reads)]
+    for each, read in zip(cells, reads, strict=True):
+        window = padded[(slice(None), *read)]
         taken = ~(window <= best)  # NaN is taken, and after it NaN alone
         taken &= ~np.isnan(best) | np.isnan(window)
-        np.copyto(places, _places(map(np.add, begins, cells), sizes), where=taken)
+        np.copyto(places, _places(map(np.add, begins, each), sizes), where=taken)
         np.copyto(best, window, where=taken)
     return best, places
+
+
+def _first_of_largest(cells: Sequence[AnyArray]) -> tuple[AnyArray, AnyArray]:
+    """The largest of numbers that are not NaN, and which is the first that is as large."""
+    best: AnyArray = reduce(np.maximum, cells)
+    which = np.full(best.shape, _NONE, np.uint8)
+    for number, each in enumerate(cells):
+        other = (each != best).view(np.uint8)
+        np.negative(other, out=other)  # all bits where it is another number
+        other |= np.uint8(number)
+        np.minimum(which, other, out=which)
+    return best, which
 
 
 def _places(cells: Iterable[AnyArray], sizes: Sequence[int]) -> AnyArray:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from npucall.declare import Facts, Input, Output, Sample, Values, at_once, operator, rules
-from npucall.declare.cuts import BLOCK, cut
+from npucall.declare.cuts import BLOCK, cut, shared_block
 from npucall.dtypes import FLOAT, FLOATS, INT32, INT64, AnyArray, Array
 from npucall.operators import _windows as windows
 from npucall.operators._labels import check_labels
@@ -15,6 +15,8 @@ from npucall.operators._windows import PLANES
 from npucall.operators.max_pool2d_with_indices import WINDOWS
 from npucall.products import A2, A3, ASCEND_950
 
+_MOST = 2
+"""Blocks that are computed as one."""
 TENSORS = ("grad_output", "self", "indices")
 
 
@@ -122,5 +124,6 @@ def added_up(
         total = np.bincount(places.reshape(-1), weights, some * plane)
         out[lead] = total.reshape(*extents, *shape[-count:])
 
-    facts.each(cut(shape[:-count], max(BLOCK // max(plane, 1), 1)), add_up)
+    limit = shared_block(prod(shape), _MOST)
+    facts.each(cut(shape[:-count], max(limit // max(plane, 1), 1)), add_up)
     return out
