@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npucall.declare import Facts
-from npucall.declare.cuts import BLOCK, cut
+from npucall.declare.cuts import BLOCK, cut, shared_block
 from npucall.dtypes import AnyArray
 from npucall.operators._interpolation import curve
 
@@ -30,6 +30,8 @@ _FAR = 2.0**40
 """A place beyond all cells; there is one that is no number."""
 _LEAST = 16
 """Numbers of each place of a block, at the least."""
+_MOST = 2
+"""Blocks that are computed as one."""
 _A = -0.75
 
 
@@ -159,6 +161,7 @@ class Grid(NamedTuple):
     def sampled(self) -> AnyArray:
         """Writes what is at each place."""
         out = self.facts.output("out", self.facts.shapes["sampled"])
+        plane, limit = prod(self.planes[2:]), shared_block(self.facts.count("sampled"), _MOST)
 
         def compute(block: tuple[slice, ...]) -> None:
             axes = self.axes(block)
@@ -170,7 +173,32 @@ class Grid(NamedTuple):
                     total += x
                 out[(block[0], channels, *block[1:])] = np.moveaxis(total, -1, 1)
 
-        self.facts.each(self.blocks(), compute)
+        def compute_planes(lead: tuple[slice, ...]) -> None:
+            items, channels = lead
+            for item in range(items.start, items.stop):
+                one = slice(item, item + 1), channels
+                x = self.facts.read(self.given["input"], one).reshape(-1, plane)
+                count, many = len(x), len(x) >= _LEAST
+                if many:  # all channels of a cell behind each other
+                    x = np.ascontiguousarray(x.T)
+                for piece in cut(places, max(limit // max(count, _LEAST), 1)):
+                    axes = self.axes((one[0], *piece))
+                    total: Any = 0
+                    for corner in corners(axes):
+                        cells = np.ravel_multi_index(cells_at(axes, corner), self.planes[2:])
+                        found = x.take(cells.reshape(-1), int(not many))
+                        factors = weight(axes, corner).reshape(-1).astype(x.dtype)
+                        found *= factors[:, np.newaxis] if many else factors
+                        total += found
+                    total = total.T if many else total
+                    out[(*one, *piece)] = total.reshape(1, count, *cells.shape[1:])
+
+        places = self.facts.shapes["grid"][1:-1]
+        if plane > limit:
+            self.facts.each(self.blocks(), compute)
+        else:
+            largest = max(plane, prod(places))
+            self.facts.each(cut(self.planes[:2], max(2 * limit // largest, 1)), compute_planes)
         return out
 
     def gradient_of_grid(self, output: str) -> AnyArray:
