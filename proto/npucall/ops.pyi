@@ -31,6 +31,8 @@ from npucall.operators.binary_cross_entropy_with_logits_backward import binary_c
 from npucall.operators.binary_cross_entropy_with_logits_target_backward import binary_cross_entropy_with_logits_target_backward as binary_cross_entropy_with_logits_target_backward
 from npucall.operators.cast import cast as cast
 from npucall.operators.cat import cat as cat
+from npucall.operators.cdist import cdist as cdist
+from npucall.operators.cdist import cdist_backward as cdist_backward
 from npucall.operators.selu import celu as celu
 from npucall.operators.pad import circular_pad2d as circular_pad2d
 from npucall.operators.pad import circular_pad2d_backward as circular_pad2d_backward

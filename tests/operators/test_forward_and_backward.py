@@ -192,6 +192,7 @@ CASES: dict[str, tuple[Case, ...]] = {
             variables={"grad_cx_out": "cx", "grad_bias_out": "input_bias"},
         ),
     ),
+    "aclnnCdist": (Case({"p": [2.0, 1.0, 3.0]}, renamed={"cdist": "out"}),),
     "aclnnDropoutDoMask": (Case({"prob": [0.5]}, {"scale": 2.0}),),
     "aclnnBatchNorm": (Case(result="output"),),
     "aclnnGroupNormSwish": (Case({"activate_swish": [True]}),),

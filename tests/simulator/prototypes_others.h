@@ -53,3 +53,11 @@ SIM_OPERATOR(aclnnSituGlu, const aclTensor *x, int64_t dim, double beta, double 
 // aclnn_situ_glu_grad.h; nn; 9.x; generated
 SIM_OPERATOR(aclnnSituGluGrad, const aclTensor *gradY, const aclTensor *x, int64_t dim, double beta,
              double linearBeta, bool activateLeft, SIM_OUT const aclTensor *out);
+
+// aclnn_cdist.h; math; 9.x
+SIM_OPERATOR(aclnnCdist, const aclTensor *x1, const aclTensor *x2, float p, int64_t compute_mode,
+             SIM_OUT aclTensor *out);
+
+// aclnn_cdist_backward.h; math; 9.x
+SIM_OPERATOR(aclnnCdistBackward, const aclTensor *grad, const aclTensor *x1, const aclTensor *x2,
+             const aclTensor *cdist, float p, SIM_OUT aclTensor *out);

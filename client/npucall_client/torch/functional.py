@@ -222,6 +222,7 @@ class Functional:
     _interpolate = _method(planes.interpolate)
     _pad = _method(planes.pad)
     grid_sample = _method(planes.grid_sample)
+    cdist = _method(losses.cdist)
 
     def dropout(
         self,

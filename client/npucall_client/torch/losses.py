@@ -1,4 +1,4 @@
-"""Losses of two tensors: each with torch's signature, by a forward and backward operators.
+"""Losses and distances of two tensors, with torch's signatures, by forward and backward operators.
 
 Gradients of a mean that CANN and torch divide differently are scaled here.
 """
@@ -208,3 +208,29 @@ def _unweighted(weight: Tensor | None) -> None:
 
 def _over(value: Tensor, divisor: int) -> Tensor:
     return value if divisor == 1 else value / divisor
+
+
+@loss("x1", "x2", saves_result=True)
+def cdist(
+    x1: Tensor,
+    x2: Tensor,
+    p: float = 2.0,
+    compute_mode: str = "use_mm_for_euclid_dist_if_necessary",
+) -> Steps:
+    del compute_mode  # how torch computes it
+    batch = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
+    one, other = (each.expand(*batch, *each.shape[-2:]) for each in (x1, x2))
+
+    def of_other(run: Run, grad: Tensor, result: Any) -> Any:
+        turned = {"grad": grad.mT, "cdist": run.tensor(result).mT}
+        return run("aclnnCdistBackward", x1=other, x2=one, p=p, **turned)
+
+    return Steps(
+        lambda run: run("aclnnCdist", x1=one, x2=other, p=p),
+        {
+            ("x1",): lambda run, grad, result: run(
+                "aclnnCdistBackward", grad=grad, x1=one, x2=other, cdist=result, p=p
+            ),
+            ("x2",): of_other,
+        },
+    )
