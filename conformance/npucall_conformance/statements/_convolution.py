@@ -82,10 +82,12 @@ class Geometry:
                         pair = (one, other) if self.transposed else (other, one)
                         yield *pair, (o, c, *tap)
 
-    def spread(self, images: Any) -> Reals:
-        """Images with zeros around them, as far as any weight reaches."""
+    def spread(self, images: Any, places: Shape) -> Reals:
+        """Images with zeros around them, as far as any weight reaches from these places."""
         pads = [(0, 0), (0, 0)]
-        pads += [(before, after + 64) for before, after in self.pads]
+        for axis, ((before, after), count) in enumerate(zip(self.pads, places, strict=True)):
+            needed = self.stride[axis] * (count - 1) + self.reach(axis)
+            pads.append((before, max(after, needed - before - images.shape[2 + axis])))
         return np.pad(images, pads)
 
     def seen(self, spread: Reals, tap: tuple[int, ...], places: Shape) -> Any:
@@ -102,7 +104,7 @@ class Geometry:
     def apply(self, images: Any, weight: Any) -> Reals:
         """The convolution that is not transposed."""
         places = self.places(images.shape)
-        spread = self.spread(images)
+        spread = self.spread(images, places)
         total: Any = 0.0
         kernel = weight.reshape(self.groups, -1, *weight.shape[1:])
         for tap in product(*map(range, self.extents)):
@@ -112,7 +114,7 @@ class Geometry:
 
     def apply_back(self, gradient: Any, weight: Any, images: Shape) -> Reals:
         """Its transpose: each element of the gradient is added to all that it was made of."""
-        whole = self.spread(np.zeros(images))
+        whole = self.spread(np.zeros(images), gradient.shape[2:])
         kernel = weight.reshape(self.groups, -1, *weight.shape[1:])
         for tap in product(*map(range, self.extents)):
             part = np.einsum("ngo...,goc->ngc...", self.grouped(gradient), kernel[(..., *tap)])
@@ -126,7 +128,7 @@ class Geometry:
 
     def of_weights(self, images: Any, gradient: Any) -> Reals:
         """The gradient of the weights."""
-        spread, found = self.spread(images), np.zeros(self.kernel)
+        spread, found = self.spread(images, gradient.shape[2:]), np.zeros(self.kernel)
         axes = "xyz"[: len(self.extents)]
         for tap in product(*map(range, self.extents)):
             seen = self.grouped(self.seen(spread, tap, gradient.shape[2:]))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -24,8 +25,27 @@ from npucall_conformance.stating.tables import WITH_BFLOAT16, Takes, on
 
 NAN, INF = reals.NAN, reals.INFINITY
 SIDES = (3, 4, 3)
-Line = list[list[tuple[int, float]]]
-"""Of each new cell of an axis the cells before, with their weights."""
+
+
+class Line(NamedTuple):
+    """Of each new cell of an axis the cells before, with weights; -1 where there are fewer."""
+
+    cells: Any
+    weights: Any
+
+    @classmethod
+    def of(cls, cells: Iterable[Any], weights: Iterable[Any]) -> Line:
+        """Of the first cell of each, the second, and so on."""
+        return cls(np.stack([*cells], 1).astype(np.int64), np.stack([*weights], 1))
+
+    def lists(self) -> list[list[tuple[int, float]]]:
+        pairs = zip(self.cells.tolist(), self.weights.tolist(), strict=True)
+        return [[(i, w) for i, w in zip(*each, strict=True) if i >= 0] for each in pairs]
+
+    def pairs(self) -> tuple[Any, Any, Any]:
+        """New cells, those before, weights."""
+        there = self.cells >= 0
+        return np.nonzero(there)[0], self.cells[there], self.weights[there]
 
 
 class _Axis(NamedTuple):
@@ -48,7 +68,7 @@ def of_nearest(axis: _Axis) -> Line:
     """What gradients take for it."""
     size, cells, *_ = axis
     if cells in (size, 2 * size):
-        return [[(o * size // cells, 1.0)] for o in range(cells)]
+        return Line.of([np.arange(cells) * size // cells], [np.ones(cells)])
     return nearest(axis)
 
 
@@ -57,11 +77,14 @@ def exact(axis: _Axis) -> Line:
 
 
 def _under(size: int, cells: int, scale: float, half: float) -> Line:
+    o = np.arange(cells) + half
     with np.errstate(all="ignore"):  # of a tiny scale, all but the first are beyond all cells
         factor = np.float32(1 / scale) if scale > 0 else np.float32(size) / np.float32(cells)
-        places = [o + half and np.fmin(np.float32(o + half) * factor, size) for o in range(cells)]
-        places = [size if o and factor > 2**40 else place for o, place in enumerate(places)]
-    return [[(min(math.floor(place), size - 1), 1.0)] for place in places]
+        places = np.fmin(o.astype(np.float32) * factor, np.float32(size))
+    if factor > 2**40:
+        places[1:] = size
+    places[o == 0] = 0
+    return Line.of([np.minimum(np.floor(places).astype(np.int64), size - 1)], [np.ones(cells)])
 
 
 def step(axis: _Axis) -> float:
@@ -74,58 +97,52 @@ def step(axis: _Axis) -> float:
 
 def linear(axis: _Axis) -> Line:
     size, cells, _, align = axis
-    line = []
-    for o in range(cells):
-        wide = step(axis)
-        place = o * wide if align else max(wide * (o + 0.5) - 0.5, 0.0)
-        place = float(o) if size == cells else place
-        low = min(math.floor(place), size - 1)
-        high, rest = min(low + (size != cells), size - 1), min(place - low, 1.0)
-        line.append([(low, 1 - rest), (high, rest)])
-    return line
+    o, wide = np.arange(cells), step(axis)
+    place = o * wide if align else np.maximum(wide * (o + 0.5) - 0.5, 0.0)
+    place = o * 1.0 if size == cells else place
+    low = np.minimum(np.floor(place), size - 1)
+    high, rest = np.minimum(low + (size != cells), size - 1), np.minimum(place - low, 1.0)
+    return Line.of([low, high], [1 - rest, rest])
 
 
-def bend(a: float, away: float) -> float:
+def bend(a: float, away: Any) -> Any:
     """The cubic of a distance."""
-    if away <= 1:
-        return (a + 2) * away**3 - (a + 3) * away**2 + 1
-    return a * away**3 - 5 * a * away**2 + 8 * a * away - 4 * a if away < 2 else 0.0
+    near = (a + 2) * away**3 - (a + 3) * away**2 + 1
+    far = a * away**3 - 5 * a * away**2 + 8 * a * away - 4 * a
+    return np.where(away <= 1, near, np.where(away < 2, far, 0.0))
 
 
 def cubic(axis: _Axis) -> Line:
     size, cells, _, align = axis
-    line = []
-    for o in range(cells):
-        wide = step(axis)
-        place = o * wide if align else wide * (o + 0.5) - 0.5
-        low = min(math.floor(place), size - 1)
-        rest = min(place - low, 1.0)
-        taps = ((low + k, bend(-0.75, abs(rest - k))) for k in (-1, 0, 1, 2))
-        line.append([(min(max(i, 0), size - 1), weight) for i, weight in taps])
-    return line
+    o, wide, taps = np.arange(cells), step(axis), (-1, 0, 1, 2)
+    place = o * wide if align else wide * (o + 0.5) - 0.5
+    low = np.minimum(np.floor(place), size - 1)
+    rest = np.minimum(place - low, 1.0)
+    weights = [bend(-0.75, np.abs(rest - k)) for k in taps]
+    return Line.of([np.clip(low + k, 0, size - 1) for k in taps], weights)
 
 
-def smooth(width: int, curve: Callable[[float], float]) -> Cells:
+def smooth(width: int, curve: Callable[[Any], Any]) -> Cells:
     """All cells under a curve."""
 
     def cells_under(axis: _Axis) -> Line:
         size, cells, *_ = axis
-        wide = step(axis)
-        reach = max(wide, 1.0)
-        line: Line = []
-        for o in range(cells):
-            middle = wide * (o + 0.5)
-            low = max(int(min(middle - width * reach + 0.5, size)), 0)
-            high = max(int(min(middle + width * reach + 0.5, size)), 0)
-            taps = [(i, curve(abs(i + 0.5 - middle) / reach)) for i in range(low, high)]
-            total = sum(weight for _, weight in taps) or 1.0
-            line.append([(i, weight / total) for i, weight in taps])
-        return line
+        middle = step(axis) * (np.arange(cells) + 0.5)
+        reach = max(step(axis), 1.0)
+        low, high = (
+            np.clip(middle + side * width * reach + 0.5, 0, size).astype(np.int64)
+            for side in (-1, 1)
+        )
+        found = low[:, np.newaxis] + np.arange(max((high - low).max(), 1))
+        there = found < high[:, np.newaxis]
+        weights = curve(np.abs(found + 0.5 - middle[:, np.newaxis]) / reach) * there
+        total = weights.sum(1, keepdims=True)
+        return Line(np.where(there, found, -1), weights / np.where(total == 0, 1.0, total))
 
     return cells_under
 
 
-triangle = smooth(1, lambda away: max(1 - away, 0.0))
+triangle = smooth(1, lambda away: np.maximum(1 - away, 0.0))
 wave = smooth(2, lambda away: bend(-0.5, away))
 
 
@@ -179,13 +196,13 @@ class _Row(NamedTuple):
     def y(self) -> str:
         return self.output.replace("I", "_i")
 
-    def lines(self, k: Arguments) -> list[list[list[tuple[int, float]]]]:
-        """For each axis the cells of the new ones."""
+    def along(self, k: Arguments) -> list[_Axis]:
+        """The axes."""
         sizes = (k["input_size"] if self.backward else k[self.x].shape)[2:]
         scales = [0.0 if self.by_extents else k[name] for name in self.scales] or [0.0] * self.axes
         align = self.aligns and k["align_corners"]
         given = zip(sizes, k["output_size"], scales, strict=True)
-        return [self.cells(_Axis(*each, align)) for each in given]
+        return [_Axis(*each, align) for each in given]
 
     def shape(self, k: Arguments) -> Shape:
         return (
@@ -193,7 +210,7 @@ class _Row(NamedTuple):
         )
 
     def loops(self, k: Arguments) -> Any:
-        lines, shape = self.lines(k), self.shape(k)
+        lines, shape = [self.cells(each).lists() for each in self.along(k)], self.shape(k)
         terms: dict[tuple[int, ...], list[tuple[float, tuple[int, ...]]]] = {}
         for new in product(*map(range, map(len, lines))):
             for cells in product(*(line[o] for line, o in zip(lines, new, strict=True))):
@@ -209,9 +226,8 @@ class _Row(NamedTuple):
 
     def arrays(self, k: Arguments) -> Terms:
         value, size, summed = k[self.x], np.abs(k[self.x]), 1
-        for axis, line in enumerate(self.lines(k), start=2):
-            pairs = [(o, i, w) for o, cells in enumerate(line) for i, w in cells]
-            new, old, weights = (np.array(each) for each in zip(*pairs, strict=True))
+        for axis, along in enumerate(self.along(k), start=2):
+            new, old, weights = _pairs(self.cells, along)
             source, target = (new, old) if self.backward else (old, new)
             count = self.shape(k)[axis]
             value = _added(value, axis, (source, target, weights), count)
@@ -248,10 +264,18 @@ def _at(plane: Any, place: tuple[int, ...]) -> float:
 def _added(x: Any, axis: int, pairs: tuple[Any, Any, Any], count: int) -> Any:
     """Sums along an axis: what has a weight goes from its source to its target."""
     source, target, weights = pairs
-    rows = np.moveaxis(x, axis, 0)
+    rows, order = np.moveaxis(x, axis, 0), np.argsort(target, kind="stable")
     total = np.zeros((count, *rows.shape[1:]))
-    np.add.at(total, target, rows[source] * weights.reshape(-1, *(1,) * (x.ndim - 1)))
+    present, starts = np.unique(target[order], return_index=True)
+    terms = rows[source[order]] * weights[order].reshape(-1, *(1,) * (x.ndim - 1))
+    total[present] = np.add.reduceat(terms, starts, 0)
     return np.moveaxis(total, 0, axis)
+
+
+@lru_cache(64)
+def _pairs(cells: Cells, axis: _Axis) -> tuple[Any, Any, Any]:
+    """Each new cell with each that it is of, and how much of it; many cases have the same axes."""
+    return cells(axis).pairs()
 
 
 def several(kind: str, name: str, *found: Any, **more: Any) -> tuple[Invalid, ...]:
