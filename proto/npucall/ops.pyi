@@ -60,6 +60,7 @@ from npucall.operators.swish import fast_gelu as fast_gelu
 from npucall.operators.swish import fast_gelu_backward as fast_gelu_backward
 from npucall.operators.flash_attention_score import flash_attention_score as flash_attention_score
 from npucall.operators.flash_attention_score_grad import flash_attention_score_grad as flash_attention_score_grad
+from npucall.operators.floor_divide import floor_divide as floor_divide
 from npucall.operators.gather import gather as gather
 from npucall.operators.ge_glu import ge_glu as ge_glu
 from npucall.operators.ge_glu_backward import ge_glu_backward as ge_glu_backward

@@ -61,3 +61,7 @@ SIM_OPERATOR(aclnnCdist, const aclTensor *x1, const aclTensor *x2, float p, int6
 // aclnn_cdist_backward.h; math; 9.x
 SIM_OPERATOR(aclnnCdistBackward, const aclTensor *grad, const aclTensor *x1, const aclTensor *x2,
              const aclTensor *cdist, float p, SIM_OUT aclTensor *out);
+
+// aclnn_floor_divide.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnFloorDivide, const aclTensor *self, const aclTensor *other,
+             SIM_OUT aclTensor *out);

@@ -1,0 +1,63 @@
+"""Whole quotient of two tensors."""
+
+import numpy as np
+
+from npucall.declare import Facts, Output, Sample, elementwise, operator, rules
+from npucall.declare.draft import Draft
+from npucall.dtypes import BF16, BOOL, DOUBLE, FLOAT, FLOAT16, AnyArray, Array, DType
+from npucall.operators import _arithmetic as shared
+from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
+
+OLDER = (FLOAT16, FLOAT, *shared.INTEGERS, DOUBLE, BOOL)
+
+
+def quotient(draft: Draft) -> DType:
+    """The promoted dtype; of BOOL FLOAT."""
+    promotion = draft.dtype("promotion")
+    return FLOAT if promotion is BOOL else promotion
+
+
+@operator(
+    "aclnnFloorDivide",
+    shared.FIRST,
+    shared.SECOND,
+    Output("out", "self / other, without its fraction", shape="common", dtype="quotient"),
+    products=shared.on(ASCEND_910, ASCEND_310P, newer=(*OLDER, BF16), without_bf16=OLDER),
+    legacy=shared.before(ASCEND_310B, dtypes=OLDER),
+    checks=(
+        rules.present(*shared.PAIR, "out"),
+        rules.supported(*shared.PAIR),
+        rules.promoted(*shared.PAIR, into="promotion"),
+        rules.dtype_from("promotion", into="quotient", make=quotient),
+        rules.castable("quotient", to="out"),
+        *shared.BROADCAST,
+        rules.succeed_if_empty(*shared.PAIR),
+    ),
+    kernel_dtype=rules.dtype_of("quotient"),
+    over=elementwise("common"),
+    sample=Sample(integers=range(1, 9)),
+    area="arithmetic",
+    torch="floor_divide",
+    source="ops-math math/floor_div: page aclnnFloorDivide&aclnnInplaceFloorDivide, its checks "
+    "[src:floor-divide]",
+)
+def floor_divide(facts: Facts, self: Array, other: Array) -> AnyArray:
+    """The largest whole number that is not more than ``self / other``.
+
+    ::
+
+        out = floor(self / other)
+
+    Both are converted to their promoted dtype, BOOL to FLOAT. Quotients of integers are exact; an
+    integer divided by 0 gives 0, where a device gives any number. Of floats the quotient is taken
+    in float64, so that it is not rounded up to a whole number before, and rounded once: ``x / 0``
+    is infinite, ``0 / 0`` is NaN. ``out`` may have any dtype that the promoted one can be cast to,
+    which Ascend 950 alone checks.
+
+    As in torch, where integers by 0 raise and an infinite ``self`` gives NaN.
+    """
+    one, two = np.asarray(self), np.asarray(other)
+    if one.dtype.kind in "iu":
+        return np.floor_divide(one, two, out=facts.out)
+    found: AnyArray = np.floor(np.divide(one, two, dtype=np.float64)).astype(one.dtype)
+    return found
