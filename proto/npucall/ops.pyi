@@ -96,6 +96,7 @@ from npucall.operators.im2col import im2col_backward as im2col_backward
 from npucall.operators.index_select import index_add as index_add
 from npucall.operators.index_fill import index_fill as index_fill
 from npucall.operators.index_fill import index_fill_tensor as index_fill_tensor
+from npucall.operators.index_put_impl import index_put_impl as index_put_impl
 from npucall.operators.index_select import index_select as index_select
 from npucall.operators.selu import inplace_celu as inplace_celu
 from npucall.operators.elu import inplace_elu as inplace_elu

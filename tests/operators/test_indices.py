@@ -7,6 +7,7 @@ from npucall.compute.evaluate import compute
 from npucall.errors import ArgumentError
 from npucall.operators.embedding import embedding
 from npucall.operators.embedding_dense_backward import embedding_dense_backward
+from npucall.operators.index_put_impl import index_put_impl
 
 from .calls import LOCAL
 
@@ -39,3 +40,23 @@ def test_an_index_that_is_no_row_is_refused_by_both(index: int) -> None:
         LOCAL.run(embedding, rows, np.array([0, index]))
     with pytest.raises(ArgumentError, match=f"indices: expected labels from 0 to 2, found {index}"):
         LOCAL.run(embedding_dense_backward, rows[:2], np.array([0, index]), num_weights=3)
+
+
+def test_places_of_a_mask_and_of_an_index_apart_from_it_stand_in_front() -> None:
+    mask, places = np.array([True, False, True]), np.array([1, -2])
+    none = np.zeros(0, np.int64)
+    put = np.array([[1, 2, 3, 4], [5, 6, 7, 8]], np.float32)
+    found = LOCAL.run(index_put_impl, np.zeros((3, 4, 2), np.float32), [mask, none, places], put)
+    assert found[0, :, 1].tolist() == [1, 2, 3, 4]
+    assert found[2, :, 0].tolist() == [5, 6, 7, 8]
+    assert found.sum() == put.sum()
+
+
+def test_how_many_places_a_mask_has_is_found_when_the_call_runs() -> None:
+    mask, ones = np.array([True, False, True]), np.ones((3, 4), np.float32)
+    with pytest.raises(
+        ArgumentError, match=r"values: expected a shape that .* to \(2, 4\), .* \(3,"
+    ):
+        LOCAL.run(index_put_impl, ones, [mask], ones)
+    with pytest.raises(ArgumentError, match="indices: expected as many places as masks have"):
+        LOCAL.run(index_put_impl, ones, [mask, np.array([0, 1, 2])], ones[0, 0])

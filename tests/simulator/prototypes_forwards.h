@@ -376,6 +376,10 @@ SIM_OPERATOR(aclnnIndexFill, const aclTensor *self, int64_t dim, const aclTensor
 SIM_OPERATOR(aclnnIndexFillTensor, const aclTensor *self, int64_t dim, const aclIntArray *index,
              const aclScalar *value, SIM_OUT aclTensor *out);
 
+// aclnn_index_put_impl.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnIndexPutImpl, SIM_OUT aclTensor *selfRef, const aclTensorList *indices,
+             const aclTensor *values, const bool accumulate, const bool unsafe);
+
 // aclnn_permute.h; math; 8.1 9.x
 SIM_OPERATOR(aclnnPermute, const aclTensor *self, const aclIntArray *dims,
              SIM_OUT aclTensor *out);
