@@ -107,7 +107,7 @@ def together(draft: Draft) -> Iterator[Fault]:
 
 
 @dataclass(frozen=True)
-class Places:
+class PlacedIndices:
     """Which elements the indices name."""
 
     taken: tuple[int, ...]
@@ -119,7 +119,7 @@ class Places:
     """Where its dimensions begin in the shape of what is indexed."""
 
     @classmethod
-    def of(cls, facts: Facts, indices: Sequence[Any], values: Any) -> "Places":
+    def of(cls, facts: Facts, indices: Sequence[Any], values: Any) -> "PlacedIndices":
         """Raises ArgumentError for an index that is no place, or where the values do not fit."""
         shape = facts.shapes["self_ref"]
         axes = axes_of([i.shape for i in indices], [i.dtype == np.bool_ for i in indices])
@@ -180,7 +180,7 @@ def _unfit(name: str, expected: str, found: object) -> ArgumentError:
 def check(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[str, Any]) -> None:
     """Refuses what the formula refuses."""
     del attributes
-    Places.of(facts, inputs["indices"], inputs["values"])
+    PlacedIndices.of(facts, inputs["indices"], inputs["values"])
 
 
 def always(facts: Facts) -> range:
@@ -255,7 +255,7 @@ def index_put_impl(
     As ``index_put_`` in torch.
     """
     del unsafe
-    found = Places.of(facts, indices, values)
+    found = PlacedIndices.of(facts, indices, values)
     shape, taken = facts.shapes["self_ref"], found.taken
     order = (*taken, *(axis for axis in range(len(shape)) if axis not in taken))
     lead = tuple(shape[axis] for axis in taken)
