@@ -61,7 +61,7 @@ class Table:
 
     statement: Statement
     operator: Operator[..., Any]
-    _refusing: dict[tuple[str, str], list[str]] = field(default_factory=dict, repr=False)
+    _refusing: dict[tuple[str, ...], list[str]] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
         return self.statement.title
@@ -154,7 +154,7 @@ class Table:
 
     def _alone(self, row: Invalid, on: Product) -> list[str]:
         """The checks that refuse this row, each found once."""
-        key = (row.row, on.soc)
+        key = (row.row, str(row.changes), on.soc)  # rows of two defects may have one name
         if key not in self._refusing:
             self._refusing[key] = self.refusing(row, on=on)
         return self._refusing[key]

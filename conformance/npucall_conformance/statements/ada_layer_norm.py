@@ -172,6 +172,8 @@ def forward(version: str) -> Statement:
             *weights_unlike(),
             *([of_both("weights-of-halves", {"dtype": FLOAT16}, weights[0])]),
             of_both("weights-of-double", {"dtype": DOUBLE}, weights[0]),
+            *(Invalid("weight-of-double-alone", {"weight": {"dtype": DOUBLE}}, ("weight",),
+                      DTypeError, base=Setup(absent=("bias",)), alone=True) for _ in last[:1]),
             *defects.dtypes("out", *last[::-1], found=FLOAT16),
             *defects.shapes("x", (4,)),
             *defects.ranks("x"),
