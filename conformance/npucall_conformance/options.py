@@ -23,6 +23,7 @@ from npucall_conformance.running.runner import (
     QUICK_REPEAT,
     QUICK_ROUNDS,
     REPEAT,
+    ROUNDS,
     Runner,
     default_profile,
 )
@@ -74,7 +75,7 @@ def judge(  # noqa: PLR0913  # the options of the command
         runner = Runner(
             first, second, report.profile, seed,
             on_failure=partial(save_case, save, report) if save else None,
-            rounds=QUICK_ROUNDS if chosen.quick else repeat or REPEAT,
+            rounds=QUICK_ROUNDS if chosen.quick else repeat or ROUNDS,
             repeat=repeat or (QUICK_REPEAT if chosen.quick else REPEAT),
             allow_missing=allow_missing,
         )  # fmt: skip

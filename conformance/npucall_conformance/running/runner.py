@@ -24,8 +24,9 @@ from npucall_conformance.running.subject import Subject
 from npucall_conformance.stating.arguments import wide
 from npucall_conformance.wire import ON_CPU, WireAnswer
 
-REPEAT, QUICK_REPEAT, QUICK_ROUNDS = 50, 12, 3
-"""How often a crowd sends one call in all; in a quick run it sends the other calls less often."""
+REPEAT, ROUNDS, QUICK_REPEAT, QUICK_ROUNDS = 50, 16, 12, 3
+"""How often a crowd sends one call in all, and how often together with the others, in full and
+quick. Eight rounds show every time that two calls compute in one array."""
 
 LOOKS: dict[str, Callable[[Observation], list[str]]] = {
     "determinism": repeated, "crowd": crowd, "paths": by_every_path,
@@ -49,7 +50,7 @@ class Runner:
     profile: str = CPU_STRICT
     seed: int = 0
     on_failure: Callable[[Observation], object] | None = None
-    rounds: int = REPEAT
+    rounds: int = ROUNDS
     """How often each call of a crowd is sent together with the others."""
     repeat: int = REPEAT
     """How often one of them is sent in all."""
