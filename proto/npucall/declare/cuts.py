@@ -43,6 +43,8 @@ class _Cuts(Sequence["tuple[slice, ...]"]):
         self._outer = shape[: axis - 1] if axis else ()
         self._step = max(limit // max(inner, 1), 1)
         self._pieces = -(-self._cut[0] // self._step) if self._cut else 1
+        if self._cut and inner > 1:  # pieces of one length, so that threads end together
+            self._step = max(-(-self._cut[0] // max(self._pieces, 1)), 1)
         self._count = 0 if 0 in shape else prod(self._outer) * self._pieces
 
     def __len__(self) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from npucall.declare import Facts, rules
-from npucall.declare.cuts import BLOCK, cut
+from npucall.declare.cuts import BLOCK, cut, shared_block
 from npucall.declare.draft import Draft
 from npucall.dtypes import FLOAT, AnyArray, Array
 from npucall.products import ASCEND_950
@@ -21,6 +21,9 @@ from npucall.tensors import Format, Shape
 
 FIRST = (Format.ND, Format.NCL, Format.NCHW, Format.NCDHW)
 """Formats whose second dimension is the channel."""
+
+_MOST = 2
+"""Blocks that are computed as one."""
 
 
 def channels_of(name: str) -> rules.Rule:
@@ -56,7 +59,8 @@ def held(*, backward: bool) -> Callable[[Facts, Mapping[str, Any]], int]:
 
 def blocks(shape: Shape) -> list[slice]:
     """Blocks of channels, of about as many numbers as a block should have."""
-    step = max(BLOCK // max(prod(shape) // max(shape[1], 1), 1), 1)
+    limit = shared_block(prod(shape), _MOST)
+    step = max(limit // max(prod(shape) // max(shape[1], 1), 1), 1)
     return [channels for (channels,) in cut(shape[1:2], step)]
 
 
