@@ -31,6 +31,13 @@ _HEADER_OF = {
     "aclnnLogSoftmax": "logsoftmax",
     "aclnnLogSoftmaxBackward": "logsoftmax_backward",
     "aclnnMuls": "mul",
+    "aclnnFlashAttentionScoreV2": "flash_attention_score",
+    **{
+        f"aclnnFlashAttention{kind}{version}": f"flash_attention_score{of}"
+        for kind, of in (("VarLenScore", ""), ("UnpaddingScoreGrad", "_grad"))
+        for version in ("", "V2", "V4")
+    },
+    "aclnnFlashAttentionScoreGradV2": "flash_attention_score_grad",
     "aclnnReflectionPad2dBackward": "pad2d_backward",
     "aclnnReplicationPad2dBackward": "pad2d_backward",
 }

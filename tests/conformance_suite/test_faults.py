@@ -18,7 +18,12 @@ BY_ONE = {
     for block in BLOCKS
 }
 """For each block a fault that no other block reports."""
+VERSIONS = ("", "V2", "V4")
 SAME = {
+    **{
+        (f"aclnnFlashAttention{name}V4", f"softmax_{way}_layout"): "of one head both are the same"
+        for name, way in (("VarLenScore", "out"), ("UnpaddingScoreGrad", "in"))
+    },
     ("aclnnNLLLoss", "ignore_index"): "a label that is no class is ignored as well",
     ("aclnnNLLLoss2d", "ignore_index"): "a label that is no class is ignored as well",
     ("aclnnConvolution", "cube_math_type"): "the reference uses full precision",
@@ -38,13 +43,17 @@ SAME = {
     ("aclnnMoeInitRoutingV2", "expert_tokens_before_capacity_flag"): "the same",
     ("aclnnMoeFinalizeRoutingV2Grad", "expert_num"): "without drop_pad_mode it has no effect",
     ("aclnnMoeFinalizeRoutingV2Grad", "expert_capacity"): "without drop_pad_mode it has no effect",
-    ("aclnnFlashAttentionScoreGrad", "inner_precise"): "the statistics say which rows saw nothing",
+    **{
+        (f"aclnnFlashAttention{name}", "inner_precise"): "the statistics say which rows saw nothing"
+        for name in ("ScoreGrad", "ScoreGradV2", *(f"UnpaddingScoreGrad{v}" for v in VERSIONS))
+    },
 }
 """Defaults of which another value has the same results, with the reason."""
 UNBOUNDED = 2**31 - 1
 """From here on one more is as much."""
 SAMPLED = 6
 """Of so many defaults a quick run does not leave out each."""
+AS_INPUT = "same_as_input"
 A_DTYPE = "next(d for d in self.operator.dtypes_on(self.product) if d.name == 'DOUBLE')"
 DEFAULTS = [
     (statement.title, name)
@@ -105,7 +114,9 @@ def another(name: str, value: object) -> str:
     if isinstance(value, bool):
         return str(not value)
     if isinstance(value, str):
-        return repr({"mean": "sum", "none": "tanh", "BNSD": "BSND"}[value])
+        return repr(
+            {"mean": "sum", "none": "tanh", "BNSD": "BSND", "TND": "BSND", "": AS_INPUT}[value]
+        )
     if isinstance(value, tuple):
         return "(1,)" if value == (0,) else "(0,)"
     if isinstance(value, int) and value >= UNBOUNDED:

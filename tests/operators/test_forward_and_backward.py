@@ -31,7 +31,7 @@ STEP = 1e-5
 NEAR = 2e-8
 MOST = 12
 """Of a statement's combinations of attributes about so many are tried."""
-PARTS = re.compile(r"(?P<of>aclnn\w+?)(Target|Dense)?(Backward|Grad)(?P<version>V2)?")
+PARTS = re.compile(r"(?P<of>aclnn\w+?)(Target|Dense)?(Backward|Grad)(?P<version>V[24])?")
 PARTIAL = {
     *("aclnnBatchNormReduceBackward", "aclnnBatchNormElemtBackward", "aclnnUnfoldGrad"),
     *("aclnnGroupedBiasAddGrad", "aclnnGroupedBiasAddGradV2", "aclnnModulateBackward"),
@@ -109,6 +109,9 @@ FAR = {"self": between(-5, 5)}
 ELU = {"alpha": 1.5, "scale": 0.75, "input_scale": 1.25}
 GATED = {"gelu": "out_gelu"}
 
+OF_ATTENTION = {"key_in": "key", "attention_in": "attention_out"}
+IN = "same_as_input"
+
 CASES: dict[str, tuple[Case, ...]] = {
     "aclnnKlDiv": (Case(), STRETCHED),
     "aclnnL1Loss": (Case(), STRETCHED),
@@ -136,12 +139,16 @@ CASES: dict[str, tuple[Case, ...]] = {
     "aclnnClippedSwiglu": (Case({"limit": [1.5]}, draws={"x": between(-3, 3)}),),
     "aclnnGeGlu": (Case(renamed=GATED),),
     "aclnnGeGluV3": (Case(renamed=GATED),),
-    "aclnnFlashAttentionScore": (
-        Case(
-            result="attention_out",
-            renamed={"key_in": "key", "pse_shift": "real_shift", "attention_in": "attention_out"},
-        ),
-    ),
+    **{
+        f"aclnnFlashAttention{name}": (
+            Case(attributes, told, result="attention_out", renamed=OF_ATTENTION | shift),
+        )
+        for name, attributes, told, shift in (
+            *((name, {}, {}, {"pse_shift": "real_shift"}) for name in ("Score", "ScoreV2")),
+            *((name, {}, {}, {}) for name in ("VarLenScore", "VarLenScoreV2")),
+            ("VarLenScoreV4", {"softmax_out_layout": [IN]}, {"softmax_in_layout": IN}, {}),
+        )
+    },
     "aclnnMoeTokenPermute": (
         Case(
             backward={"num_topk": 2},
@@ -156,30 +163,13 @@ CASES: dict[str, tuple[Case, ...]] = {
     ),
     "aclnnMoeInitRoutingV2": (
         Case(
-            {"drop_pad_mode": [0, 1], "expert_num": 3, "expert_capacity": 2},
+            {"active_num": [0], "expert_capacity": [2]},
             {"top_k": 2},
-            shapes={"x": (4, 3), "expert_idx": (4, 2)},
-            draws={"expert_idx": lambda r, s: np.int32(r.integers(0, 3, s))},
             renamed={"grad_expanded_x": UPSTREAM[0], "expanded_row_idx": "expanded_row_idx_out"},
         ),
     ),
     "aclnnMoeFinalizeRoutingV2": (
-        Case(
-            {"drop_pad_mode": 2},
-            {"drop_pad_mode": 0},
-            shapes={
-                **dict.fromkeys(("scales", "expert_idx"), (4, 2)),
-                **dict.fromkeys(("x1", "x2"), (4, 3)),
-                "expanded_x": (8, 3),
-                "expanded_row_idx": (8,),
-                "bias": (3, 3),
-            },
-            draws={
-                "expanded_row_idx": lambda r, s: np.int32(r.permutation(s[0])),
-                "expert_idx": lambda r, s: np.int32(r.integers(0, 3, s)),
-            },
-            variables={"grad_scales_out": "scales"},
-        ),
+        Case({"drop_pad_mode": [2]}, {"drop_pad_mode": 0}, variables={"grad_scales_out": "scales"}),
     ),
     "aclnnThnnFusedLstmCell": (
         Case(
@@ -243,7 +233,8 @@ def forward_of(gradient: Operator[..., Any]) -> Operator[..., Any]:
     assert parts is not None
     names = {operator.name for operator in CATALOGUE}
     versioned = f"{parts['of']}{parts['version'] or ''}"
-    known = versioned, parts["of"], f"{parts['of']}DoMask"
+    unpadded = versioned.replace("Unpadding", "VarLen")
+    known = versioned, unpadded, parts["of"], f"{parts['of']}DoMask"
     found = next(name for name in known if name in names)
     return CATALOGUE.find(STATISTICS_OF.get(found, found))
 

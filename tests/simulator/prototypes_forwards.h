@@ -218,6 +218,138 @@ SIM_OPERATOR(aclnnFlashAttentionScoreGrad, const aclTensor *query, const aclTens
              SIM_OUT const aclTensor *dkOut, SIM_OUT const aclTensor *dvOut,
              SIM_OPTIONAL SIM_OUT const aclTensor *dpseOut);
 
+// aclnn_flash_attention_score.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnFlashAttentionScoreV2, const aclTensor *query, const aclTensor *key,
+             const aclTensor *value, SIM_OPTIONAL const aclTensor *realShiftOptional,
+             SIM_OPTIONAL const aclTensor *dropMaskOptional,
+             SIM_OPTIONAL const aclTensor *paddingMaskOptional,
+             SIM_OPTIONAL const aclTensor *attenMaskOptional,
+             SIM_OPTIONAL const aclIntArray *prefixOptional,
+             SIM_OPTIONAL const aclIntArray *qStartIdxOptional,
+             SIM_OPTIONAL const aclIntArray *kvStartIdxOptional, double scaleValue,
+             double keepProb, int64_t preTokens, int64_t nextTokens, int64_t headNum,
+             char *inputLayout, int64_t innerPrecise, int64_t sparseMode, int64_t pseType,
+             SIM_OUT const aclTensor *softmaxMaxOut, SIM_OUT const aclTensor *softmaxSumOut,
+             SIM_OPTIONAL SIM_OUT const aclTensor *softmaxOutOut,
+             SIM_OUT const aclTensor *attentionOutOut);
+
+// aclnn_flash_attention_score.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnFlashAttentionVarLenScore, const aclTensor *query, const aclTensor *key,
+             const aclTensor *value, SIM_OPTIONAL const aclTensor *realShiftOptional,
+             SIM_OPTIONAL const aclTensor *dropMaskOptional,
+             SIM_OPTIONAL const aclTensor *paddingMaskOptional,
+             SIM_OPTIONAL const aclTensor *attenMaskOptional,
+             SIM_OPTIONAL const aclIntArray *prefixOptional,
+             const aclIntArray *actualSeqQLenOptional, const aclIntArray *actualSeqKvLenOptional,
+             double scaleValue, double keepProb, int64_t preTokens, int64_t nextTokens,
+             int64_t headNum, char *inputLayout, int64_t innerPrecise, int64_t sparseMode,
+             SIM_OUT const aclTensor *softmaxMaxOut, SIM_OUT const aclTensor *softmaxSumOut,
+             SIM_OPTIONAL SIM_OUT const aclTensor *softmaxOutOut,
+             SIM_OUT const aclTensor *attentionOutOut);
+
+// aclnn_flash_attention_score.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnFlashAttentionVarLenScoreV2, const aclTensor *query, const aclTensor *key,
+             const aclTensor *value, SIM_OPTIONAL const aclTensor *realShiftOptional,
+             SIM_OPTIONAL const aclTensor *dropMaskOptional,
+             SIM_OPTIONAL const aclTensor *paddingMaskOptional,
+             SIM_OPTIONAL const aclTensor *attenMaskOptional,
+             SIM_OPTIONAL const aclIntArray *prefixOptional,
+             const aclIntArray *actualSeqQLenOptional, const aclIntArray *actualSeqKvLenOptional,
+             SIM_OPTIONAL const aclIntArray *qStartIdxOptional,
+             SIM_OPTIONAL const aclIntArray *kvStartIdxOptional, double scaleValue,
+             double keepProb, int64_t preTokens, int64_t nextTokens, int64_t headNum,
+             char *inputLayout, int64_t innerPrecise, int64_t sparseMode, int64_t pseType,
+             SIM_OUT const aclTensor *softmaxMaxOut, SIM_OUT const aclTensor *softmaxSumOut,
+             SIM_OPTIONAL SIM_OUT const aclTensor *softmaxOutOut,
+             SIM_OUT const aclTensor *attentionOutOut);
+
+// aclnn_flash_attention_score.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnFlashAttentionVarLenScoreV4, const aclTensor *query, const aclTensor *key,
+             const aclTensor *value, SIM_OPTIONAL const aclTensor *realShiftOptional,
+             SIM_OPTIONAL const aclTensor *dropMaskOptional,
+             SIM_OPTIONAL const aclTensor *paddingMaskOptional,
+             SIM_OPTIONAL const aclTensor *attenMaskOptional,
+             SIM_OPTIONAL const aclIntArray *prefixOptional,
+             const aclIntArray *actualSeqQLenOptional, const aclIntArray *actualSeqKvLenOptional,
+             double scaleValue, double keepProb, int64_t preTokens, int64_t nextTokens,
+             int64_t headNum, char *inputLayout, int64_t innerPrecise, int64_t sparseMode,
+             char *softmaxOutLayout, SIM_OUT const aclTensor *softmaxMaxOut,
+             SIM_OUT const aclTensor *softmaxSumOut,
+             SIM_OPTIONAL SIM_OUT const aclTensor *softmaxOutOut,
+             SIM_OUT const aclTensor *attentionOutOut);
+
+// aclnn_flash_attention_score_grad.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnFlashAttentionScoreGradV2, const aclTensor *query, const aclTensor *keyIn,
+             const aclTensor *value, const aclTensor *dy,
+             SIM_OPTIONAL const aclTensor *pseShiftOptional,
+             SIM_OPTIONAL const aclTensor *dropMaskOptional,
+             SIM_OPTIONAL const aclTensor *paddingMaskOptional,
+             SIM_OPTIONAL const aclTensor *attenMaskOptional,
+             const aclTensor *softmaxMaxOptional, const aclTensor *softmaxSumOptional,
+             SIM_OPTIONAL const aclTensor *softmaxInOptional,
+             const aclTensor *attentionInOptional,
+             SIM_OPTIONAL const aclIntArray *prefixOptional,
+             SIM_OPTIONAL const aclIntArray *qStartIdxOptional,
+             SIM_OPTIONAL const aclIntArray *kvStartIdxOptional, double scaleValue,
+             double keepProb, int64_t preTokens, int64_t nextTokens, int64_t headNum,
+             char *inputLayout, int64_t innerPrecise, int64_t sparseMode, int64_t pseType,
+             SIM_OUT const aclTensor *dqOut, SIM_OUT const aclTensor *dkOut,
+             SIM_OUT const aclTensor *dvOut, SIM_OPTIONAL SIM_OUT const aclTensor *dpseOut);
+
+// aclnn_flash_attention_score_grad.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnFlashAttentionUnpaddingScoreGrad, const aclTensor *query,
+             const aclTensor *keyIn, const aclTensor *value, const aclTensor *dy,
+             SIM_OPTIONAL const aclTensor *pseShiftOptional,
+             SIM_OPTIONAL const aclTensor *dropMaskOptional,
+             SIM_OPTIONAL const aclTensor *paddingMaskOptional,
+             SIM_OPTIONAL const aclTensor *attenMaskOptional,
+             const aclTensor *softmaxMaxOptional, const aclTensor *softmaxSumOptional,
+             SIM_OPTIONAL const aclTensor *softmaxInOptional,
+             const aclTensor *attentionInOptional,
+             SIM_OPTIONAL const aclIntArray *prefixOptional,
+             const aclIntArray *actualSeqQLenOptional, const aclIntArray *actualSeqKvLenOptional,
+             double scaleValue, double keepProb, int64_t preTokens, int64_t nextTokens,
+             int64_t headNum, char *inputLayout, int64_t innerPrecise, int64_t sparseMode,
+             SIM_OUT const aclTensor *dqOut, SIM_OUT const aclTensor *dkOut,
+             SIM_OUT const aclTensor *dvOut, SIM_OPTIONAL SIM_OUT const aclTensor *dpseOut);
+
+// aclnn_flash_attention_score_grad.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnFlashAttentionUnpaddingScoreGradV2, const aclTensor *query,
+             const aclTensor *keyIn, const aclTensor *value, const aclTensor *dy,
+             SIM_OPTIONAL const aclTensor *pseShiftOptional,
+             SIM_OPTIONAL const aclTensor *dropMaskOptional,
+             SIM_OPTIONAL const aclTensor *paddingMaskOptional,
+             SIM_OPTIONAL const aclTensor *attenMaskOptional,
+             const aclTensor *softmaxMaxOptional, const aclTensor *softmaxSumOptional,
+             SIM_OPTIONAL const aclTensor *softmaxInOptional,
+             const aclTensor *attentionInOptional,
+             SIM_OPTIONAL const aclIntArray *prefixOptional,
+             const aclIntArray *actualSeqQLenOptional, const aclIntArray *actualSeqKvLenOptional,
+             SIM_OPTIONAL const aclIntArray *qStartIdxOptional,
+             SIM_OPTIONAL const aclIntArray *kvStartIdxOptional, double scaleValue,
+             double keepProb, int64_t preTokens, int64_t nextTokens, int64_t headNum,
+             char *inputLayout, int64_t innerPrecise, int64_t sparseMode, int64_t pseType,
+             SIM_OUT const aclTensor *dqOut, SIM_OUT const aclTensor *dkOut,
+             SIM_OUT const aclTensor *dvOut, SIM_OPTIONAL SIM_OUT const aclTensor *dpseOut);
+
+// aclnn_flash_attention_score_grad.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnFlashAttentionUnpaddingScoreGradV4, const aclTensor *query,
+             const aclTensor *keyIn, const aclTensor *value, const aclTensor *dy,
+             SIM_OPTIONAL const aclTensor *pseShiftOptional,
+             SIM_OPTIONAL const aclTensor *dropMaskOptional,
+             SIM_OPTIONAL const aclTensor *paddingMaskOptional,
+             SIM_OPTIONAL const aclTensor *attenMaskOptional,
+             const aclTensor *softmaxMaxOptional, const aclTensor *softmaxSumOptional,
+             SIM_OPTIONAL const aclTensor *softmaxInOptional,
+             const aclTensor *attentionInOptional,
+             SIM_OPTIONAL const aclIntArray *prefixOptional,
+             const aclIntArray *actualSeqQLenOptional, const aclIntArray *actualSeqKvLenOptional,
+             double scaleValue, double keepProb, int64_t preTokens, int64_t nextTokens,
+             int64_t headNum, char *inputLayout, int64_t innerPrecise, int64_t sparseMode,
+             SIM_OUT const aclTensor *dqOut, SIM_OUT const aclTensor *dkOut,
+             SIM_OUT const aclTensor *dvOut, SIM_OPTIONAL SIM_OUT const aclTensor *dpseOut,
+             char *softmaxInLayout);
+
 // aclnn_swi_glu.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnSwiGlu, const aclTensor *x, int64_t dim, SIM_OUT const aclTensor *out);
 

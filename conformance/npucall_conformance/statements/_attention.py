@@ -80,7 +80,7 @@ class Scores:
         self.group = heads // keys.shape[1]
         self.few = keys.shape[1]
         self.key, self.value = (np.repeat(each, self.group, 1) for each in (keys, own))
-        self.bias = values[bias]
+        self.bias, self.late_bias = values[bias], values.get("pse_type", 1) == 0
         self.rows, self.columns = self.query.shape[2], self.key.shape[2]
         self._band(values)
 
@@ -113,7 +113,8 @@ class Scores:
             np.abs(self.query) @ np.abs(self.key.swapaxes(2, 3)),
         )
         if self.bias is not None:
-            sums, sizes = sums + self.bias, sizes + np.abs(self.bias)
+            bias = self.bias / self.scale if self.late_bias else self.bias
+            sums, sizes = sums + bias, sizes + np.abs(bias)
         found = np.where(self.hidden, LOWEST, sums * self.scale)
         return found, np.where(self.hidden, 0.0, np.abs(sizes * self.scale))
 
@@ -124,10 +125,10 @@ class Scores:
             return LOWEST
         pairs = zip(self.query[place].tolist(), self.key[item, head, column].tolist(), strict=True)
         total = reals.total([x * y for x, y in pairs])
+        bias = 0.0
         if self.bias is not None:
-            bias = np.broadcast_to(self.bias, self.hidden.shape)
-            total += float(bias[item, head, row, column])
-        return total * self.scale
+            bias = float(np.broadcast_to(self.bias, self.hidden.shape)[item, head, row, column])
+        return total * self.scale + bias if self.late_bias else (total + bias) * self.scale
 
     def places(self) -> Iterator[tuple[int, int, int]]:
         """Item, head and row of each query."""
@@ -151,7 +152,8 @@ class Scores:
 
     def by_torch(self, torch: Any, query: Any, key: Any, value: Any) -> Any:
         """The result by torch's own attention, of these tensors in place of the call's."""
-        bias = np.where(self.hidden, -np.inf, 0 if self.bias is None else self.bias * self.scale)
+        factor = 1.0 if self.late_bias else self.scale
+        bias = np.where(self.hidden, -np.inf, 0 if self.bias is None else self.bias * factor)
         return torch.nn.functional.scaled_dot_product_attention(
             query, key, value, attn_mask=torch.from_numpy(bias), scale=self.scale
         )
@@ -315,6 +317,15 @@ def wrong_sizes(
         Invalid("no-rows", {"query": {"shape": (2, 2, 0, 4)}}, ("query", key, "value"), ShapeError,
                 **TILING),
         *_shapes(bias, (2, 2, 3, 5), (2, 3, 4), (1, 2, 1, 4), **TILING),
+        *left_out(),
+        *_shapes("atten_mask", (3, 5), (2, 2, 4), (2, 3, 3, 4), (2048, 2048), **TILING),
+        *wrong_tokens(),
+    )  # fmt: skip
+
+
+def left_out() -> tuple[Invalid, ...]:
+    """Rows of what the reference does not compute."""
+    return (
         *(
             Invalid(f"keep-{p}", {"keep_prob": p}, ("keep_prob",), AttributeValueError, **TILING)
             for p in (0.9, 0.0, math.nan)
@@ -330,7 +341,12 @@ def wrong_sizes(
             for m in (5, -1)
         ),
         *defects.dtypes("atten_mask", found=FLOAT, **TILING),
-        *_shapes("atten_mask", (3, 5), (2, 2, 4), (2, 3, 3, 4), (2048, 2048), **TILING),
+    )  # fmt: skip
+
+
+def wrong_tokens() -> tuple[Invalid, ...]:
+    """Rows of masks and bands that do not belong together."""
+    return (
         Invalid("mask-not-compressed", {"sparse_mode": 2}, ("atten_mask",), ShapeError, **TILING),
         *(
             Invalid(

@@ -130,8 +130,8 @@ FLASH_ATTENTION_SCORE_GRAD = Statement(
     (
         In("query", normal()),
         In("key_in", normal()),
-        In("value", normal()),
-        In("dy", normal()),
+        In("value", normal(), tiny=False),
+        In("dy", normal(), tiny=False),  # d is rounded to the dtype of the kernel
         In("pse_shift", normal(), optional=True),
         In("drop_mask", normal(), optional=True, refused=True),
         In("padding_mask", normal(), optional=True, refused=True),

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter as Argument
 from inspect import Signature
+from itertools import takewhile
 from typing import Any, TypeAlias
 
 from npucall.declare.facts import Facts
@@ -21,6 +22,7 @@ _TYPES: Mapping[Kind, Any] = {
     Kind.BOOL: bool,
     Kind.DOUBLE: float,
     Kind.FLOAT: float,
+    Kind.STRING: str,
     Kind.INT_ARRAY: tuple[int, ...],
     Kind.BOOL_ARRAY: tuple[bool, ...],
 }
@@ -43,19 +45,24 @@ def formula_of(
 ) -> Callable[..., Any]:
     """The formula of a row, under the operator's name in Python; ``text``: its docstring.
 
-    ``compute`` belongs to the module that has the operator.
+    ``compute`` belongs to the module that has the operator. Where an argument without a default is
+    behind one that has it, callers name them.
     """
+    given = [each for each in parameters if not isinstance(each, Output)]
+    plain = len(list(takewhile(lambda each: each.name not in defaults, given)))
+    mixed = any(each.name not in defaults for each in given[plain:])
     signature = Signature(
         [Argument("facts", Argument.POSITIONAL_OR_KEYWORD, annotation=Facts)]
         + [
             Argument(
                 each.name,
-                Argument.POSITIONAL_OR_KEYWORD,
+                Argument.KEYWORD_ONLY
+                if mixed and place >= plain
+                else Argument.POSITIONAL_OR_KEYWORD,
                 annotation=Array if isinstance(each, Input) else _TYPES.get(each.kind, int),
                 default=defaults.get(each.name, Argument.empty),
             )
-            for each in parameters
-            if not isinstance(each, Output)
+            for place, each in enumerate(given)
         ]
     )
     return made(compute, signature, snake(name), compute.__module__, text)

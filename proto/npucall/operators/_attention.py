@@ -66,6 +66,8 @@ class Attention:
     it hides is not computed."""
     strict: bool = False
     """So have rows of which the mask leaves nothing."""
+    scaled_bias: bool = True
+    """The bias is added before scores are scaled."""
 
     def __post_init__(self) -> None:
         layout = self.layout
@@ -126,7 +128,7 @@ class Attention:
         scores = query @ _turned(keys)
         if self.bias is not None:
             bias = self.facts.read(self.bias, _part(self.bias.shape, place, columns))
-            scores += bias * self.factor
+            scores += bias * self.factor if self.scaled_bias else bias
         hidden = None if self.band is None else self.band.hides(place.rows, columns)
         if self.mask is not None:
             masked = self.facts.read(self.mask, _part(self.mask.shape, place, columns))
@@ -156,7 +158,7 @@ def _attended(call: Attention, place: HeadRows) -> tuple[AnyArray, AnyArray, Any
     maximum = np.full((*counts, 1), LOWEST, facts.dtype)
     total = np.zeros((*counts, 1), facts.dtype)
     result = np.zeros((*counts, call.of_value.width), facts.dtype)
-    nothing = np.full(counts, call.strict)
+    nothing = np.full(counts, call.strict or not call.of_key.rows)
     for columns in call.columns(rows):
         there = call.shared(place, columns)
         keys = call.rows_of(call.key, call.of_key, there)

@@ -1,18 +1,22 @@
-"""What FlashAttentionScore and its gradient take and check alike."""
+"""What the versions of FlashAttentionScore and of its gradient take and check alike.
+
+Some take sequences of different lengths, one behind the other in a tensor (T, N, D). Each of them
+is an item by itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
 from npucall.declare import Attribute, Facts, Input, Kind, rules
 from npucall.declare.draft import Draft
 from npucall.declare.rules.rule import Fault, Rule, refuses
-from npucall.dtypes import BOOL, FLOAT, UINT8, Array
+from npucall.dtypes import BOOL, FLOAT, UINT8
 from npucall.errors import TILING_ERROR, ArgumentError, AttributeValueError, ShapeError
 from npucall.operators._attention import LANES, Attention
-from npucall.operators._heads import LAYOUTS, Band, HeadLayout, Sizes
+from npucall.operators._heads import LAYOUTS, PACKED, Band, HeadLayout, Sizes
 from npucall.tensors import Shape
 
 WIDEST = 768
@@ -56,8 +60,23 @@ def addend_and_masks(bias: str, c_name: str) -> tuple[Input, ...]:
     )  # fmt: skip
 
 
+LENGTHS = ("actual_seq_q_len", "actual_seq_kv_len")
+
+
+def asked_for(*, packed: bool) -> tuple[Rule, ...]:
+    """What the text of input_layout may be, where it is looked at."""
+    return (rules.one_of("input_layout", *((PACKED.text,) if packed else LAYOUTS)),)
+
+
+def is_packed(draft: Draft) -> bool:
+    """Whether the operator takes sequences one behind the other."""
+    return LENGTHS[0] in draft.operator.by_name
+
+
 def layout_of(draft: Draft) -> HeadLayout:
     """That of the call; an unknown one counts as four dimensions until it is refused."""
+    if is_packed(draft):
+        return PACKED
     return LAYOUTS.get(draft.attribute("input_layout"), LAYOUTS["BNSD"])
 
 
@@ -68,6 +87,27 @@ def sizes(draft: Draft) -> tuple[Sizes, Sizes, Sizes]:
     own = layout.sizes(query, draft.attribute("head_num"))
     heads = layout.heads(key, own.width)
     return own, layout.sizes(key, heads), layout.sizes(value, heads)
+
+
+def rows_in(ends: Sequence[int]) -> list[slice]:
+    """The rows of each sequence, from the running sums of their lengths."""
+    return [slice(first, last) for first, last in zip((0, *ends), ends, strict=False)]
+
+
+def areas(attributes: Callable[[str], Any], rows: int, columns: int) -> list[tuple[int, int]]:
+    """Rows and columns of the scores of each sequence, or of all items."""
+    ends = [attributes(name) for name in LENGTHS]
+    if ends[0] is None:
+        return [(rows, columns)]
+    own, others = ([each.stop - each.start for each in rows_in(sums)] for sums in ends)
+    return list(zip(own, others, strict=True))
+
+
+def areas_of(draft: Draft) -> list[tuple[int, int]]:
+    """Those of a call."""
+    query, key, _ = sizes(draft)
+    given = draft.attribute if is_packed(draft) else lambda _: None
+    return areas(given, query.rows, key.rows)
 
 
 def band_of(mode: int, before: int, after: int, rows: int, columns: int) -> tuple[int, int]:
@@ -125,9 +165,16 @@ def widths(query: str, key: str, value: str) -> tuple[Rule, ...]:
 
 
 def of_kernel(
-    query: str, key: str, value: str, bias: str, dtypes: tuple[Rule, ...] = ()
+    query: str,
+    key: str,
+    value: str,
+    bias: str,
+    dtypes: tuple[Rule, ...] = (),
+    *,
+    packed: bool = False,
 ) -> tuple[Rule, ...]:
     """The checks of the kernel, up to those of outputs; ``dtypes``: those that are not earlier."""
+    lengths = zip(LENGTHS, (query, key), strict=True) if packed else ()
     return rules.supported(query), *rules.with_status(
         TILING_ERROR,
         holds("one batch size", (key, value, query), lambda q, k, v: q.items == k.items == v.items),
@@ -156,12 +203,8 @@ def of_kernel(
             (query, key, value),
             lambda q, k, v: prod(q) * prod(k) * prod(v) > 0,
         ),
-        rules.requires(
-            "(B or 1, N, Sq, Skv) or (B, N, 1, Skv)",
-            bias,
-            holds=_bias_fits(bias),
-            found=lambda draft: draft.shape(bias),
-        ),
+        *(_lengths_fit(*each) for each in lengths),
+        absent(bias) if packed else _bias_fits(bias),
         rules.value_fits(
             "1, since the reference drops nothing", "keep_prob", lambda share: share == 1
         ),
@@ -184,19 +227,24 @@ def absent(name: str) -> Rule:
     )
 
 
+def second_version(*names: str) -> tuple[Rule, ...]:
+    """What the second version takes of what it has in addition."""
+    return rules.with_status(TILING_ERROR, *map(absent, names), rules.one_of("pse_type", *range(2)))
+
+
 def statistics(name: str) -> tuple[Rule, ...]:
     """A maximum or a sum for each row of scores, in eight copies."""
     return rules.with_status(
         TILING_ERROR,
         rules.dtype_in(name, FLOAT),
-        rules.same_shape(name, "rows_of_scores", f"(B, N, Sq, {LANES})"),
+        rules.same_shape(name, "rows_of_scores", f"(B, N, Sq, {LANES}), or (T, N, {LANES})"),
     )
 
 
 def rows_of_scores(draft: Draft) -> Shape:
     """The shape of these."""
     query, _, _ = sizes(draft)
-    return (*query[:3], LANES)
+    return (query.rows, query.heads, LANES) if is_packed(draft) else (*query[:3], LANES)
 
 
 def result(draft: Draft) -> Shape:
@@ -207,36 +255,35 @@ def result(draft: Draft) -> Shape:
     return (*shape[:-1], width)
 
 
-def attention(  # all that it depends on
-    facts: Facts,
-    tensors: tuple[Array, Array, Array],
-    bias: Array | None,
-    mask: Array | None,
-    scale: float,
-    tokens: tuple[int, int],
-    heads: int,
-    layout: str | None,
-    inner_precise: int,
-    sparse_mode: int,
-) -> Attention:
-    """The attention of a call that the checks let pass."""
+def attention(facts: Facts, given: Mapping[str, Any]) -> Attention:
+    """The attention of a call that the checks let pass, or of one of its sequences."""
+    key, bias = (
+        next(given[name] for name in names if name in given)
+        for names in (("key", "key_in"), ("real_shift", "pse_shift"))
+    )
+    mask, mode = given["atten_mask"], given["sparse_mode"]
     call = Attention(
-        facts, *tensors, LAYOUTS[layout or ""], heads, scale, bias, mask,
-        strict=inner_precise == 2 and mask is not None,  # noqa: PLR2004  # the page's number
+        facts, given["query"], key, given["value"], LAYOUTS[given["input_layout"]],
+        given["head_num"], given["scale_value"], bias, mask,
+        strict=given["inner_precise"] == 2 and mask is not None,  # noqa: PLR2004  # the page's
+        scaled_bias=given.get("pse_type", 1) == 1,
     )  # fmt: skip
-    if mask is not None and sparse_mode in BANDED:
-        rows, columns = call.of_query.rows, call.of_key.rows
-        call.band = Band(*band_of(sparse_mode, *tokens, rows, columns))
-        call.mask = mask if sparse_mode == AS_GIVEN else None
+    if mask is not None and mode in BANDED:
+        tokens, rows, columns = (
+            (given["pre_tokens"], given["next_tokens"]), call.of_query.rows, call.of_key.rows
+        )  # fmt: skip
+        call.band = Band(*band_of(mode, *tokens, rows, columns))
+        call.mask = mask if mode == AS_GIVEN else None
     return call
 
 
 def products(facts: Facts, attributes: Mapping[str, Any]) -> int:
     """Scores times the width of a head: what a call costs."""
-    layout, heads = LAYOUTS[attributes["input_layout"]], attributes["head_num"]
-    items, heads, rows, width = layout.sizes(facts.shapes["query"], heads)
+    layout = PACKED if LENGTHS[0] in attributes else LAYOUTS[attributes["input_layout"]]
+    items, heads, rows, width = layout.sizes(facts.shapes["query"], attributes["head_num"])
     key = facts.shapes["key" if "key" in facts.shapes else "key_in"]
-    return items * heads * rows * width * layout.sizes(key, heads).rows
+    found = areas(attributes.get, rows, layout.sizes(key, heads).rows)
+    return items * heads * width * sum(map(prod, found))
 
 
 def _fits_heads(draft: Draft, query: str) -> bool:
@@ -262,7 +309,21 @@ def _whole_heads(key: str, value: str) -> Rule:
     )  # fmt: skip
 
 
-def _bias_fits(bias: str) -> Callable[[Draft], bool]:
+def _lengths_fit(name: str, tensor: str) -> Rule:
+    """Running sums of lengths, of as many sequences as the first has."""
+
+    def faults(draft: Draft) -> Iterator[Fault]:
+        ends, rows = draft.attribute(name), draft.shape(tensor)[0]
+        if list(ends) != sorted(ends) or ends[:1] < (0,) or ends[-1] != rows:
+            yield name, f"running sums of lengths, the last of them {rows}", ends
+        if len(ends) != len(first := draft.attribute(LENGTHS[0])):
+            yield name, f"{len(first)} sequences, as {LENGTHS[0]} has", len(ends)
+
+    text = f"{name} has running sums of lengths up to the rows of {tensor}"
+    return refuses(AttributeValueError, text, (name,), faults)
+
+
+def _bias_fits(bias: str) -> Rule:
     def fits(draft: Draft) -> bool:
         if draft.absent(bias):
             return True
@@ -270,18 +331,25 @@ def _bias_fits(bias: str) -> Callable[[Draft], bool]:
         full = ((one, heads, rows, key.rows) for one in (items, 1))
         return draft.shape(bias) in (*full, (items, heads, 1, key.rows))
 
-    return fits
+    return rules.requires(
+        "(B or 1, N, Sq, Skv) or (B, N, 1, Skv)",
+        bias,
+        holds=fits,
+        found=lambda draft: draft.shape(bias),
+    )
 
 
 def _mask_fits() -> Rule:
     def faults(draft: Draft) -> Iterator[Fault]:
         if draft.absent("atten_mask"):
             return
-        (items, heads, rows, _), key, _ = sizes(draft)
-        ends = rows, key.rows
+        (items, heads, *_), *_ = sizes(draft)
+        ends = tuple(map(max, zip(*areas_of(draft), strict=True)))
         allowed: tuple[Shape, ...] = (
             ends, (items, 1, *ends), (1, 1, *ends), (items, heads, *ends)
         )  # fmt: skip
+        if is_packed(draft):
+            allowed = (ends,)
         if draft.attribute("sparse_mode") in (UP_TO, UP_TO_LAST, MOVED):
             allowed = (COMPRESSED,)
         if draft.shape("atten_mask") not in allowed:
@@ -295,16 +363,18 @@ def _mask_fits() -> Rule:
 def _sees_something() -> Rule:
     """The tokens, after their conversion, leave a band that is neither empty nor beside all."""
 
+    def reaches(mode: int, tokens: tuple[int, int], rows: int, columns: int) -> bool:
+        before, after = band_of(mode, *tokens, rows, columns)
+        if before < 0:
+            return after >= -before and -before < columns
+        return after >= 0 or (-after <= before and -after < rows)
+
     def fits(draft: Draft) -> bool:
         mode = draft.attribute("sparse_mode")
         if draft.absent("atten_mask") or mode not in (AS_GIVEN, MOVED):
             return True
-        query, key, _ = sizes(draft)
         tokens = draft.attribute("pre_tokens"), draft.attribute("next_tokens")
-        before, after = band_of(mode, *tokens, query.rows, key.rows)
-        if before < 0:
-            return after >= -before and -before < key.rows
-        return after >= 0 or (-after <= before and -after < query.rows)
+        return all(reaches(mode, tokens, *each) for each in areas_of(draft) if min(each))
 
     return rules.requires(
         "a band of columns that reaches into the scores",

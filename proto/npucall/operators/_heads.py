@@ -32,7 +32,7 @@ class HeadRows(NamedTuple):
 class HeadLayout:
     """Where items, heads and rows of a tensor are: in the order of the letters B, N, S and D.
 
-    ``H`` is heads and their elements in one dimension.
+    ``H`` is heads and their elements in one dimension, ``T`` the rows of all items.
     """
 
     text: str
@@ -40,6 +40,8 @@ class HeadLayout:
     def sizes(self, shape: Shape, heads: int) -> Sizes:
         """The sizes of a tensor, of so many heads if the layout has H."""
         extents = dict(zip(self.text, shape, strict=True))
+        if "T" in extents:
+            extents |= {"B": 1, "S": extents["T"]}
         if "H" in extents:
             extents |= {"N": heads, "D": extents["H"] // max(heads, 1)}
         return Sizes(*(extents[letter] for letter in "BNSD"))
@@ -72,6 +74,7 @@ class HeadLayout:
 
 
 LAYOUTS = {text: HeadLayout(text) for text in ("BSH", "SBH", "BSND", "BNSD")}
+PACKED = HeadLayout("TND")
 
 
 class Band(NamedTuple):

@@ -1,17 +1,52 @@
 """Attention, computed in blocks of scores."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from npucall.declare import Facts, Input, Output, Sample, at_once, operator, rules
 from npucall.dtypes import FLOAT, FLOATS, UINT8, AnyArray, Array
 from npucall.errors import TILING_ERROR
 from npucall.operators import _attention_checks as shared
 from npucall.operators._attention import attend
-from npucall.operators._heads import LAYOUTS
 from npucall.products import A2, A3
 
 EVERY = 2**31 - 1
 OUTPUTS = ("softmax_max_out", "softmax_sum_out", "attention_out")
+
+
+def checks(*more: rules.Rule, packed: bool = False) -> tuple[rules.Rule, ...]:
+    """Those of the operator and its versions, which have others besides."""
+    layout, lengths = shared.asked_for(packed=packed), shared.LENGTHS if packed else ()
+    return (
+        rules.present("query", "key", "value", "input_layout", *lengths, *OUTPUTS),
+        rules.succeed_if_all_empty(*OUTPUTS),
+        rules.same_dtype("key", "value", as_="query"),
+        *(() if packed else (rules.same_dtype("real_shift", as_="query"),)),
+        rules.positive("head_num"),
+        *layout,
+        shared.ranks("query", "key", "value"),
+        *shared.widths("query", "key", "value"),
+        *shared.of_kernel("query", "key", "value", "real_shift", packed=packed),
+        rules.dtype_from("query", into="single", make=lambda _: FLOAT),
+        rules.shape_of("query", into="rows_of_scores", make=shared.rows_of_scores),
+        *shared.statistics("softmax_max_out"),
+        *shared.statistics("softmax_sum_out"),
+        rules.shape_of("query and value", into="result", make=shared.result),
+        *rules.with_status(
+            TILING_ERROR,
+            rules.same_dtype("attention_out", as_="query"),
+            rules.same_shape("attention_out", "result", "that of query, as wide as value"),
+        ),
+        *more,
+    )
+
+
+def attended(facts: Facts, given: Mapping[str, Any]) -> tuple[AnyArray | None, ...]:
+    """What a call gives."""
+    maxima, sums = (facts.output(n, facts.shapes["rows_of_scores"]) for n in OUTPUTS[:2])
+    out = facts.output("attention_out", facts.shapes["result"])
+    attend(shared.attention(facts, given), out, maxima, sums)
+    return maxima, sums, None, out
 
 
 @operator(
@@ -35,27 +70,7 @@ OUTPUTS = ("softmax_max_out", "softmax_sum_out", "attention_out")
     ),
     Output("attention_out", "the result", "result", "query", const=True, c_name="attentionOutOut"),
     products={A2: FLOATS, A3: FLOATS},
-    checks=(
-        rules.present("query", "key", "value", "input_layout", *OUTPUTS),
-        rules.succeed_if_all_empty(*OUTPUTS),
-        rules.same_dtype("key", "value", as_="query"),
-        rules.same_dtype("real_shift", as_="query"),
-        rules.positive("head_num"),
-        rules.one_of("input_layout", *LAYOUTS),
-        shared.ranks("query", "key", "value"),
-        *shared.widths("query", "key", "value"),
-        *shared.of_kernel("query", "key", "value", "real_shift"),
-        rules.dtype_from("query", into="single", make=lambda _: FLOAT),
-        rules.shape_of("query", into="rows_of_scores", make=shared.rows_of_scores),
-        *shared.statistics("softmax_max_out"),
-        *shared.statistics("softmax_sum_out"),
-        rules.shape_of("query and value", into="result", make=shared.result),
-        *rules.with_status(
-            TILING_ERROR,
-            rules.same_dtype("attention_out", as_="query"),
-            rules.same_shape("attention_out", "result", "that of query, as wide as value"),
-        ),
-    ),
+    checks=checks(),
     kernel_dtype=rules.dtype_of("query"),
     over=at_once(computes=shared.products),
     sample=Sample(
@@ -113,12 +128,4 @@ def flash_attention_score(
     than 1 and other sparse modes are refused. ``softmax_out_out`` is not written. As torch's
     scaled_dot_product_attention, which gives NaN to a row of which nothing is left.
     """
-    del drop_mask, padding_mask, prefix, keep_prob
-    call = shared.attention(
-        facts, (query, key, value), real_shift, atten_mask, scale_value, (pre_tokens, next_tokens),
-        head_num, input_layout, inner_precise, sparse_mode,
-    )  # fmt: skip
-    maxima, sums = (facts.output(n, facts.shapes["rows_of_scores"]) for n in OUTPUTS[:2])
-    out = facts.output("attention_out", facts.shapes["result"])
-    attend(call, out, maxima, sums)
-    return maxima, sums, None, out
+    return attended(facts, locals())

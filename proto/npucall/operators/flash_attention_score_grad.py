@@ -1,19 +1,64 @@
 """Gradients of attention with respect to queries, keys and values."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from npucall.declare import Facts, Input, Output, Sample, at_once, operator, rules
 from npucall.dtypes import FLOAT, FLOATS, UINT8, AnyArray, Array
 from npucall.errors import TILING_ERROR
 from npucall.operators import _attention_checks as shared
 from npucall.operators._attention import Given, attend_back
-from npucall.operators._heads import LAYOUTS
 from npucall.operators.flash_attention_score import EVERY
 from npucall.products import A2, A3
 
 HEADS = ("query", "key_in", "value")
 GIVEN = (*HEADS, "dy", "attention_in")
 OUTPUTS = ("dq", "dk", "dv")
+
+
+def checks(*more: rules.Rule, packed: bool = False) -> tuple[rules.Rule, ...]:
+    """Those of the operator and its versions, which have others besides."""
+    layout, lengths = shared.asked_for(packed=packed), shared.LENGTHS if packed else ()
+    return (
+        *(layout if packed else ()),
+        rules.present(*GIVEN, *OUTPUTS, "softmax_max", "softmax_sum", "input_layout", *lengths),
+        rules.succeed_if_all_empty(*OUTPUTS),
+        rules.positive("head_num"),
+        shared.ranks(*GIVEN, *OUTPUTS),
+        *shared.widths(*HEADS),
+        *shared.of_kernel(
+            *HEADS,
+            "pse_shift",
+            (
+                *(() if packed else layout),
+                rules.same_dtype("key_in", "value", "dy", as_="query"),
+                rules.same_dtype(
+                    "attention_in", *(() if packed else ("pse_shift",)), *OUTPUTS, as_="query"
+                ),
+            ),
+            packed=packed,
+        ),
+        rules.shape_of("query", into="rows_of_scores", make=shared.rows_of_scores),
+        *shared.statistics("softmax_max"),
+        *shared.statistics("softmax_sum"),
+        rules.shape_of("query and value", into="result", make=shared.result),
+        *rules.with_status(
+            TILING_ERROR,
+            rules.same_shape("attention_in", "result", "that of query, as wide as value"),
+            rules.same_shape("dy", "result", "that of attention_in"),
+            *(rules.same_shape(*pair) for pair in zip(OUTPUTS, HEADS, strict=True)),
+        ),
+        *more,
+    )
+
+
+def gradients(facts: Facts, given: Mapping[str, Any]) -> tuple[AnyArray | None, ...]:
+    """What a call gives."""
+    outputs = [facts.output(n, facts.shapes[like]) for n, like in zip(OUTPUTS, HEADS, strict=True)]
+    statistics = given["softmax_max"], given["softmax_sum"]
+    back = Given(given["dy"], given["attention_in"], *statistics)
+    attend_back(shared.attention(facts, given), back, *outputs)
+    return *outputs, None
 
 
 @operator(
@@ -39,31 +84,7 @@ OUTPUTS = ("dq", "dk", "dv")
         asked=lambda _: False,
     ),
     products={A2: FLOATS, A3: FLOATS},
-    checks=(
-        rules.present(*GIVEN, *OUTPUTS, "softmax_max", "softmax_sum", "input_layout"),
-        rules.succeed_if_all_empty(*OUTPUTS),
-        rules.positive("head_num"),
-        shared.ranks(*GIVEN, *OUTPUTS),
-        *shared.widths(*HEADS),
-        *shared.of_kernel(
-            *HEADS, "pse_shift",
-            (
-                rules.one_of("input_layout", *LAYOUTS),
-                rules.same_dtype("key_in", "value", "dy", as_="query"),
-                rules.same_dtype("attention_in", "pse_shift", *OUTPUTS, as_="query"),
-            ),
-        ),
-        rules.shape_of("query", into="rows_of_scores", make=shared.rows_of_scores),
-        *shared.statistics("softmax_max"),
-        *shared.statistics("softmax_sum"),
-        rules.shape_of("query and value", into="result", make=shared.result),
-        *rules.with_status(
-            TILING_ERROR,
-            rules.same_shape("attention_in", "result", "that of query, as wide as value"),
-            rules.same_shape("dy", "result", "that of attention_in"),
-            *(rules.same_shape(*pair) for pair in zip(OUTPUTS, HEADS, strict=True)),
-        ),
-    ),
+    checks=checks(),
     kernel_dtype=rules.dtype_of("query"),
     over=at_once(computes=shared.products),
     sample=Sample(
@@ -123,11 +144,4 @@ def flash_attention_score_grad(
     ``flash_attention_score``. As torch's autograd of scaled_dot_product_attention, except that
     masked scores have no gradient there.
     """
-    del drop_mask, padding_mask, softmax_in, prefix, keep_prob
-    call = shared.attention(
-        facts, (query, key_in, value), pse_shift, atten_mask, scale_value,
-        (pre_tokens, next_tokens), head_num, input_layout, inner_precise, sparse_mode,
-    )  # fmt: skip
-    outputs = [facts.output(n, facts.shapes[like]) for n, like in zip(OUTPUTS, HEADS, strict=True)]
-    attend_back(call, Given(dy, attention_in, softmax_max, softmax_sum), *outputs)
-    return *outputs, None
+    return gradients(facts, locals())
