@@ -22,6 +22,7 @@ KNOWN = {
     spelling: function
     for name, function in FUNCTIONS.items()
     for spelling in (function.torch, *_spellings(name))
+    if spelling is not torch.Tensor.unfold  # another function of that name
 }
 """The functions by all that torch and its layers call."""
 

@@ -147,6 +147,33 @@ def _adaptive(kind: str, axes: int) -> Callable[..., Tensor]:
     return _documented(adaptive, name, "; None: the extent of the input")
 
 
+def _unpooled(axes: int) -> Callable[..., Tensor]:
+    def max_unpool(  # noqa: PLR0913  # torch's signature
+        self: Functional,
+        input: Tensor,  # noqa: A002
+        indices: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        output_size: Any = None,
+    ) -> Tensor:
+        kernel = images.pair(kernel_size, axes)
+        steps = images.pair(stride, axes) or kernel
+        around = images.pair(padding, axes)
+        windows = zip(input.shape[-axes:], kernel, steps, around, strict=True)
+        sizes = [(count - 1) * step - 2 * edge + own for count, own, step, edge in windows]
+        if output_size is not None:
+            sizes = list(output_size)[-axes:]
+        result: Tensor = getattr(self, f"_max_unpool{axes}d")(
+            input, indices, kernel, steps, around, sizes
+        )
+        return result
+
+    return _documented(
+        max_unpool, f"max_unpool{axes}d", "; any ``output_size`` that has the places"
+    )
+
+
 def _documented(method: Callable[..., Tensor], name: str, more: str = "") -> Callable[..., Tensor]:
     method.__name__, method.__qualname__ = name, f"Functional.{name}"
     method.__doc__ = f"As ``torch``'s ``{name}``{more}."
@@ -219,6 +246,10 @@ class Functional:
     _adaptive_avg_pool3d = _method(poolings.adaptive_avg_pool3d)
     _adaptive_max_pool2d = _method(poolings.adaptive_max_pool2d)
     _adaptive_max_pool3d = _method(poolings.adaptive_max_pool3d)
+    _max_unpool2d = _method(poolings.max_unpool2d)
+    _max_unpool3d = _method(poolings.max_unpool3d)
+    _unfold = _method(planes.unfold)
+    _fold = _method(planes.fold)
     _interpolate = _method(planes.interpolate)
     _pad = _method(planes.pad)
     grid_sample = _method(planes.grid_sample)
@@ -275,6 +306,32 @@ class Functional:
     avg_pool2d, avg_pool3d = _averages(2), _averages(3)
     adaptive_avg_pool2d, adaptive_avg_pool3d = _adaptive("avg", 2), _adaptive("avg", 3)
     adaptive_max_pool2d, adaptive_max_pool3d = _adaptive("max", 2), _adaptive("max", 3)
+    max_unpool2d, max_unpool3d = _unpooled(2), _unpooled(3)
+
+    def unfold(  # torch's signature
+        self,
+        input: Tensor,  # noqa: A002
+        kernel_size: Any,
+        dilation: Any = 1,
+        padding: Any = 0,
+        stride: Any = 1,
+    ) -> Tensor:
+        """As ``torch``'s ``unfold`` of ``nn.functional``."""
+        told = [images.pair(each) for each in (kernel_size, dilation, padding, stride)]
+        return self._unfold(input, *told)
+
+    def fold(  # noqa: PLR0913  # torch's signature
+        self,
+        input: Tensor,  # noqa: A002
+        output_size: Any,
+        kernel_size: Any,
+        dilation: Any = 1,
+        padding: Any = 0,
+        stride: Any = 1,
+    ) -> Tensor:
+        """As ``torch``'s ``fold``."""
+        told = [images.pair(e) for e in (output_size, kernel_size, dilation, padding, stride)]
+        return self._fold(input, *told)
 
     def interpolate(  # noqa: PLR0913  # torch's signature
         self,

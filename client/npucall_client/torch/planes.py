@@ -141,3 +141,35 @@ def grid_sample(
     told |= {"padding_mode": _BEYOND.index(padding_mode), "align_corners": bool(align_corners)}
     operator = f"aclnnGridSampler{input.dim() - 2}D"
     return two_operators(operator, f"{operator}Backward", told, of=("input", "grid"))
+
+
+@function()
+def unfold(
+    input: Tensor,
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Steps:
+    told = _windows(kernel_size, dilation, padding, stride)
+    back = {**told, "input_size": tuple(input.shape[-2:])}
+    return two_operators("aclnnIm2col", "aclnnIm2colBackward", {**told, "self": input}, back)
+
+
+@function()
+def fold(
+    input: Tensor,
+    output_size: Sequence[int],
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Steps:
+    back = _windows(kernel_size, dilation, padding, stride)
+    told = {**back, "grad_output": input, "input_size": tuple(output_size)}
+    return two_operators("aclnnIm2colBackward", "aclnnIm2col", told, back, grad="self")
+
+
+def _windows(*each: Sequence[int]) -> dict[str, Any]:
+    names = ("kernel_size", "dilation", "padding", "stride")
+    return {name: tuple(numbers) for name, numbers in zip(names, each, strict=True)}

@@ -100,6 +100,33 @@ def _shared_maxima(axes: int) -> Function[...]:
     return _named(adaptive_max_pool, "adaptive_max_pool", axes, ("indices",), torchs)
 
 
+def _unpooled(axes: int) -> Function[...]:
+    def max_unpool(
+        input: Tensor,
+        indices: Tensor,
+        kernel_size: Sequence[int],
+        stride: Sequence[int],
+        padding: Sequence[int],
+        output_size: Sequence[int],
+    ) -> Steps:
+        wide = torch.float32 if input.dtype is torch.bfloat16 else input.dtype
+        told = {"self": input.to(wide), "indices": indices, "output_size": tuple(output_size)}
+        if axes != _FLAT:
+            told |= {"stride": tuple(stride), "padding": tuple(padding)}
+        name = f"aclnnMaxUnpool{axes}d"
+
+        def forward(run: Run) -> Any:
+            found = run(name, **told)
+            return found if wide is input.dtype else run.tensor(found).to(input.dtype)
+
+        def backward(run: Run, upstream: Tensor) -> Any:
+            return run(f"{name}Backward", grad_output=upstream.to(wide), **told)
+
+        return Steps(forward, {("input",): backward})
+
+    return _named(max_unpool, "max_unpool", axes)
+
+
 def _named(
     steps: Callable[..., Steps],
     name: str,
@@ -117,3 +144,4 @@ max_pool2d, max_pool3d = _maxima(2), _maxima(3)
 avg_pool2d, avg_pool3d = _averages(2), _averages(3)
 adaptive_avg_pool2d, adaptive_avg_pool3d = _shared_averages(2), _shared_averages(3)
 adaptive_max_pool2d, adaptive_max_pool3d = _shared_maxima(2), _shared_maxima(3)
+max_unpool2d, max_unpool3d = _unpooled(2), _unpooled(3)

@@ -223,6 +223,14 @@ def _planes() -> Iterator[Case]:
     yield Case("interpolate", {"input": plane, **aligned})
     yield Case("pad", {"input": row, "pad": [1, 0], "mode": "circular"})
     yield Case("pad", {"input": plane, "pad": [1, 0, 0, 1], "mode": "reflect"})
+    for axes in (2, 3):
+        told = {"kernel_size": [2] * axes, "stride": [2] * axes, "padding": [0] * axes}
+        places = torch.arange(2**axes).reshape(1, *[2] * axes) * 2
+        given = {"input": _numbers(1, *[2] * axes), "indices": places, "output_size": [4] * axes}
+        yield Case(f"max_unpool{axes}d", {**given, **told})
+    told = {"kernel_size": [2, 1], "dilation": [1, 2], "padding": [1, 0], "stride": [1, 2]}
+    yield Case("unfold", {"input": plane, **told})
+    yield Case("fold", {"input": _numbers(1, 4, 6), "output_size": [2, 3], **told})
     sampled = {"input": plane, "grid": _numbers(1, 2, 2, 2), "align_corners": False}
     yield Case("grid_sample", {**sampled, "padding_mode": "reflection"})
 
