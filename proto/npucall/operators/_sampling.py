@@ -30,7 +30,7 @@ _FAR = 2.0**40
 """A place beyond all cells; there is one that is no number."""
 _LEAST = 16
 """Numbers of each place of a block, at the least."""
-_MOST = 2
+_MOST = 3
 """Blocks that are computed as one."""
 _A = -0.75
 
@@ -151,7 +151,8 @@ class Grid(NamedTuple):
     def blocks(self) -> Sequence[tuple[slice, ...]]:
         """Some items and places each."""
         shape = self.facts.shapes["grid"][:-1]
-        return cut(shape, max(BLOCK // max(self.planes[1], _LEAST), 1))
+        each = max(self.planes[1], _LEAST)
+        return cut(shape, max(shared_block(prod(shape) * each, _MOST) // each, 1))
 
     def at(self, block: tuple[slice, ...], channels: slice, cells: Sequence[AnyArray]) -> AnyArray:
         """A cell of each place of a block, the channels last."""
@@ -198,7 +199,7 @@ class Grid(NamedTuple):
             self.facts.each(self.blocks(), compute)
         else:
             largest = max(plane, prod(places))
-            self.facts.each(cut(self.planes[:2], max(2 * limit // largest, 1)), compute_planes)
+            self.facts.each(cut(self.planes[:2], max(limit // largest, 1)), compute_planes)
         return out
 
     def gradient_of_grid(self, output: str) -> AnyArray:
@@ -237,7 +238,8 @@ class Grid(NamedTuple):
                 self._add(total[piece[0]], dy, self.axes(block))
             out[lead] = total.reshape(*total.shape[:2], *self.planes[2:])
 
-        self.facts.each(cut(self.planes[:2], max(BLOCK // plane, 1)), compute)
+        limit = shared_block(prod(self.planes), _MOST)
+        self.facts.each(cut(self.planes[:2], max(limit // plane, 1)), compute)
         return out
 
     def _add(self, total: AnyArray, dy: AnyArray, axes: Sequence[Corners]) -> None:
