@@ -28,6 +28,8 @@ from npucall.tensors import Shape
 
 _SHORT = 32
 """Numbers that are added in the formula's dtype; longer ranges are added in float64."""
+_LONG = 4
+"""Times the ranges of an axis: numbers of one that are added up at once, not one of each range."""
 _MOST, _MOST_BACK = 6, 2
 """Blocks that are read as one, forward and backward."""
 _PLANS = 4
@@ -255,7 +257,7 @@ def _summing(ranges: Ranges) -> _Sums:
     count, longest = len(starts), int((stops - starts).max())
     if longest == 1 and (starts == starts[0]).all() and (stops == stops[0]).all():
         return _Sums(count, longest, slice(int(starts[0]), int(stops[0])), (), ())
-    if longest > count:
+    if longest > _LONG * count:
         return _Sums(count, longest, None, [slice(*each) for each in zip(*ranges, strict=True)], ())
     steps = []
     for step in range(longest):
