@@ -115,6 +115,7 @@ from npucall.operators.hardtanh import inplace_hardtanh as inplace_hardtanh
 from npucall.operators.leaky_relu import inplace_leaky_relu as inplace_leaky_relu
 from npucall.operators.log import inplace_log as inplace_log
 from npucall.operators.mish import inplace_mish as inplace_mish
+from npucall.operators.relu import inplace_relu as inplace_relu
 from npucall.operators.selu import inplace_selu as inplace_selu
 from npucall.operators.sigmoid import inplace_sigmoid as inplace_sigmoid
 from npucall.operators.tanh import inplace_tanh as inplace_tanh

@@ -67,8 +67,8 @@ def cumsum(self: AnyArray, dim: int, dtype: np.dtype[Any], out: AnyArray) -> Non
     out[...] = wide(self.astype(dtype)).cumsum(dim)
 
 
-@formula("aclnnInplaceRelu")
-def inplace_relu(self_ref: AnyArray) -> None:
+@formula("aclnnInplaceVendorRelu")
+def inplace_vendor_relu(self_ref: AnyArray) -> None:
     """``self_ref = max(self_ref, 0)``."""
     np.maximum(self_ref, self_ref.dtype.type(0), out=self_ref)
 

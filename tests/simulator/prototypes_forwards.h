@@ -581,6 +581,9 @@ SIM_OPERATOR(aclnnMoeFinalizeRoutingV2Grad, const aclTensor *gradY,
 
 // ---- In place ----
 
+// aclnn_relu.h; nn; 8.1 9.x; no-workspace
+SIM_OPERATOR(aclnnInplaceRelu, SIM_OUT aclTensor *selfRef);
+
 // aclnn_exp.h; math; 8.1 9.x; no-workspace
 SIM_OPERATOR(aclnnInplaceExp, SIM_OUT aclTensor *selfRef);
 

@@ -66,8 +66,8 @@ SIM_OPERATOR(aclnnSplitWithSize, const aclTensor *self, const aclIntArray *split
 
 // ---- Names: in place, a V number, not aclnn ----
 
-// aclnn_relu.h; nn; 8.1 9.x; no-workspace
-SIM_OPERATOR(aclnnInplaceRelu, SIM_OUT aclTensor *selfRef);
+// aclnn_vendor_relu.h; nn; 8.1 9.x; no-workspace
+SIM_OPERATOR(aclnnInplaceVendorRelu, SIM_OUT aclTensor *selfRef);
 
 // aclnn_normal.h; math; 8.1 9.x
 SIM_OPERATOR(aclnnInplaceNormal, SIM_OUT const aclTensor *selfRef, float mean, float std,

@@ -11,6 +11,7 @@ from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import elementwise
+from npucall_conformance.stating.in_places import in_place
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Out
 from npucall_conformance.stating.promotion import dtype_of
@@ -56,3 +57,4 @@ RELU = elementwise(
         *shared.too_many_dimensions(),
     ),
 )
+INPLACE_RELU = in_place(RELU)

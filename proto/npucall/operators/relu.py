@@ -3,6 +3,7 @@
 import numpy as np
 
 from npucall.declare import Facts, Input, Output, elementwise, operator, rules
+from npucall.declare.twins import in_place
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, INT8, INT32, INT64, UINT8, AnyArray, Array
 from npucall.operators._numerics import chosen
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
@@ -48,3 +49,6 @@ def relu(facts: Facts, self: Array) -> AnyArray:
     """
     x = np.asarray(self)
     return chosen(np.less_equal(x, 0), x.dtype.type(0), x, out=facts.out)
+
+
+inplace_relu = in_place(relu)

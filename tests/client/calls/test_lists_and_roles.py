@@ -22,7 +22,7 @@ from npucall_client.calls import answers, arguments
 PAIR, TRIPLE = np.array([1, 2], np.float32), np.array([3, 4, 5], np.float32)
 CAT = listed("aclnnCat", tensors="in const aclTensorList*", dim="int64_t", out="out aclTensor*")
 SPLIT = listed("aclnnSplit", self="in const aclTensor*", dim="int64_t", out="out aclTensorList*")
-RELU = listed("aclnnInplaceRelu", selfRef="in/out aclTensor*")
+RELU = listed("aclnnInplaceVendorRelu", selfRef="in/out aclTensor*")
 EXP2 = listed("aclnnExp2", self="in const aclTensor*", out="in const aclTensor*")
 ADD = listed("aclnnAddInto", self="in aclTensor*", y="out aclTensor*", z="out aclTensor*")
 

@@ -202,7 +202,7 @@ def test_pools_are_emptied_only_for_lack_of_memory_and_as_far_as_they_can_be(
 
 def test_the_second_try_has_the_inputs_as_they_were(device: Opened) -> None:
     case = in_place(device)
-    device.simulator.fail("aclnnInplaceRelu", status=NO_MEMORY, what="at_sync")
+    device.simulator.fail("aclnnInplaceVendorRelu", status=NO_MEMORY, what="at_sync")
     assert device.serves(case)
 
 

@@ -85,7 +85,7 @@ def in_place_between_sentinels(device: Opened) -> Iterator[Case]:
     values = numbers(2, 3, start=-3)
     target = strided(values, *COLUMNS)
     answer = written(target, np.maximum(values, 0))
-    yield installed(device, "aclnnInplaceRelu", answer, selfRef=target)
+    yield installed(device, "aclnnInplaceVendorRelu", answer, selfRef=target)
 
 
 def stretched_by_strides_of_0(device: Opened) -> Iterator[Case]:

@@ -43,7 +43,7 @@ def keep_secrets(device: Opened) -> None:
     case = exp2(device, secret)
     device.simulator.set_kernels("none")
     device.run(case)
-    case = installed(device, "aclnnInplaceRelu", secret, selfRef=secret)
+    case = installed(device, "aclnnInplaceVendorRelu", secret, selfRef=secret)
     assert device.answers(case) == [SECRET * (4 * COUNT)]
     device.simulator.set_kernels("python")
 
