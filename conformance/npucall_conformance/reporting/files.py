@@ -125,26 +125,27 @@ def as_junit(report: Report) -> str:
     root = _element("testsuites", None, name=f"npucall conform {report.server.target}")
     _count(root, report.outcomes)
     root.set("time", f"{report.seconds:.3f}")
-    for title in dict.fromkeys(outcome.title for outcome in report.outcomes):
-        _add_suite(root, report, title)
+    facts = {"verdict": verdict(report), "coverage": "\n".join(remarks(report))}
+    for (title,), outcomes in report.grouped("title").items():
+        suite = _element("testsuite", root, name=title)
+        if report.started:
+            without_zone = report.started.removesuffix("Z").partition("+")[0]  # as JUnit asks
+            suite.set("timestamp", clean(without_zone))
+        properties = _element("properties", suite)
+        for name, value in facts.items():
+            _element("property", properties, name=name, value=value)
+        _fill(suite, report, outcomes)
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, "unicode") + "\n"
 
 
-def _add_suite(root: ET.Element, report: Report, title: str) -> None:
-    outcomes = [outcome for outcome in report.outcomes if outcome.title == title]
-    suite = _element("testsuite", root, name=title)
+def _fill(suite: ET.Element, report: Report, outcomes: list[CaseOutcome]) -> None:
+    """Adds the testcases of an operator."""
     _count(suite, outcomes)
     suite.set("time", f"{sum(map(_seconds, outcomes)):.6f}")
-    if report.started:
-        without_zone = report.started.removesuffix("Z").partition("+")[0]  # as JUnit's schema asks
-        suite.set("timestamp", clean(without_zone))
-    properties = _element("properties", suite)
-    facts = {"verdict": verdict(report), "coverage": "\n".join(remarks(report))}
-    for name, value in facts.items():
-        _element("property", properties, name=name, value=value)
     for outcome in outcomes:
-        case = _element("testcase", suite, classname=f"{title}.{outcome.block}", name=outcome.case)
+        kind = f"{outcome.title}.{outcome.block}"
+        case = _element("testcase", suite, classname=kind, name=outcome.case)
         case.set("time", f"{_seconds(outcome):.6f}")
         if outcome.status == "failed":
             failure = _element("failure", case, message=outcome.reason, type=outcome.block)

@@ -247,10 +247,14 @@ class Report:
 
     def tallies(self, *names: str) -> dict[tuple[str, ...], Tally]:
         """Tallies by these fields of outcomes, such as title and dtype."""
+        return {key: _tally(group) for key, group in self.grouped(*names).items()}
+
+    def grouped(self, *names: str) -> dict[tuple[str, ...], list[CaseOutcome]]:
+        """The outcomes by these fields."""
         groups: dict[tuple[str, ...], list[CaseOutcome]] = {}
         for outcome in self.outcomes:
             groups.setdefault(tuple(getattr(outcome, n) for n in names), []).append(outcome)
-        return {key: _tally(group) for key, group in groups.items()}
+        return groups
 
     def contradictions(self) -> list[tuple[CaseOutcome, Sided]]:
         """The outcomes that say with which of several differing sources the server agrees."""
