@@ -85,7 +85,15 @@ REASONS: dict[str, str] = {
         MoeTokenPermuteWithEpGrad MoeTokenUnpermuteWithEpGrad MoeTokenPermuteWithRoutingMapGrad
         MoeTokenUnpermuteWithRoutingMapGrad
         """,
-    "on Ascend 950 alone; not yet": "RoiPoolingGradWithArgMax SwigluGroupGrad DropoutV3Grad",
+    "on Ascend 950 alone": """
+        RoiPoolingGradWithArgMax SwigluGroupGrad DropoutV3Grad RepeatInterleaveGrad
+        """,
+    "for detectors that sample at offsets": """
+        DeformableConv2dBackward MultiScaleDeformableAttentionGrad
+        """,
+    "for one shard of a vocabulary that several devices have": "FusedLinearCrossEntropyLossGrad",
+    "for clouds of points, with another shape on each product": "ThreeInterpolateBackward",
+    "ConvolutionBackward of permuted axes": "ConvTbcBackward",
 }
 """Why an operator is not there; others are not there yet."""
 

@@ -34,6 +34,7 @@ from npucall.operators.cat import cat as cat
 from npucall.operators.cdist import cdist as cdist
 from npucall.operators.cdist import cdist_backward as cdist_backward
 from npucall.operators.selu import celu as celu
+from npucall.operators.chamfer_distance_backward import chamfer_distance_backward as chamfer_distance_backward
 from npucall.operators.pad import circular_pad2d as circular_pad2d
 from npucall.operators.pad import circular_pad2d_backward as circular_pad2d_backward
 from npucall.operators.pad import circular_pad3d as circular_pad3d

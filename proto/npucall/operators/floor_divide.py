@@ -4,7 +4,7 @@ import numpy as np
 
 from npucall.declare import Facts, Output, Sample, elementwise, operator, rules
 from npucall.declare.draft import Draft
-from npucall.dtypes import BF16, BOOL, DOUBLE, FLOAT, FLOAT16, AnyArray, Array, DType
+from npucall.dtypes import BF16, BOOL, DOUBLE, FLOAT, FLOAT16, INT64, AnyArray, Array, DType
 from npucall.operators import _arithmetic as shared
 from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
 
@@ -35,7 +35,7 @@ def quotient(draft: Draft) -> DType:
     ),
     kernel_dtype=rules.dtype_of("quotient"),
     over=elementwise("common"),
-    sample=Sample(integers=range(1, 9)),
+    sample=Sample(dtypes={"self": INT64}, integers=range(1, 9)),
     area="arithmetic",
     torch="floor_divide",
     source="ops-math math/floor_div: page aclnnFloorDivide&aclnnInplaceFloorDivide, its checks "
