@@ -81,9 +81,11 @@ REASONS: dict[str, str] = {
         FlashAttentionScoreGradV3 FlashAttentionUnpaddingScoreGradV3
         FlashAttentionUnpaddingScoreGradV5
         """,
-    "for experts on several devices; not yet": """
-        MoeTokenPermuteWithEpGrad MoeTokenUnpermuteWithEpGrad MoeTokenPermuteWithRoutingMapGrad
-        MoeTokenUnpermuteWithRoutingMapGrad
+    "for a part of the experts, of several devices": """
+        MoeTokenPermuteWithEpGrad MoeTokenUnpermuteWithEpGrad
+        """,
+    "MoeTokenPermute and its gradient with a map of experts in place of their numbers": """
+        MoeTokenPermuteWithRoutingMapGrad MoeTokenUnpermuteWithRoutingMapGrad
         """,
     "on Ascend 950 alone": """
         RoiPoolingGradWithArgMax SwigluGroupGrad DropoutV3Grad RepeatInterleaveGrad
