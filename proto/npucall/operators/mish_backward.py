@@ -5,9 +5,11 @@ import numpy as np
 from npucall.declare import Facts, Output, elementwise, operator, rules
 from npucall.dtypes import AnyArray, Array
 from npucall.operators import _floats as floats
-from npucall.operators._numerics import sigmoid
 
 TENSORS = (*floats.BOTH, "grad_input")
+
+_ONE = 40
+"""From here on t and the sigmoid are 1 in float64."""
 
 
 @operator(
@@ -39,12 +41,14 @@ def mish_backward(facts: Facts, grad_output: Array, self: Array) -> AnyArray:
 
         grad_input = grad_output * (t + x * sigmoid(x) * (1 - t^2))
 
-    The slope is computed in float64. NaN where ``self`` is -inf. Inputs are broadcast, and their
-    gradients are not summed. Computed in their promoted dtype.
+    In float64, t as w / (w + 2) with w = e^x (e^x + 2). NaN where ``self`` is -inf. Inputs are
+    broadcast, and their gradients are not summed. Computed in their promoted dtype.
 
     As in torch, which neither broadcasts nor promotes.
     """
     x = np.asarray(self, np.float64)
-    t = np.tanh(np.logaddexp(0, x))
-    slope = t + x * sigmoid(x) * (1 - t) * (1 + t)
+    power = np.exp(np.minimum(x, _ONE))
+    double = power * (power + 2)
+    t = double / (double + 2)
+    slope = t + x * (power / (power + 1)) * (1 - t) * (1 + t)
     return (grad_output * slope).astype(facts.dtype)
