@@ -21,7 +21,7 @@ from npucall.dtypes import FLOAT16
 from npucall.errors import ArgumentError
 from npucall.operators import CATALOGUE
 from npucall.products import A2, ASCEND_950
-from npucall.tensors import Shape, TensorSpec
+from npucall.tensors import Shape, TensorSpec, row_major
 from npucall_conformance.cases.case import Case, Maker
 from npucall_conformance.cases.made_call import attributes_of, in_lists
 from npucall_conformance.statements import statements
@@ -71,7 +71,9 @@ def prepared(case: Case) -> tuple[Prepared, dict[str, bytes]]:
     """The call and its storages: one element each, which all of the tensor is."""
     whole = {each.name for each in case.statement.inputs if each.dense or each.updated}
     specs = {
-        name: TensorSpec(case.dtypes[name], shape, None if name in whole else (0,) * len(shape))
+        name: TensorSpec(
+            case.dtypes[name], shape, row_major(shape) if name in whole else (0,) * len(shape)
+        )
         for name, shape in case.shapes.items()
     }
     operator = CATALOGUE.find(case.statement.operator, case.statement.variant)

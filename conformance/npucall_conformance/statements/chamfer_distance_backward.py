@@ -42,8 +42,8 @@ def loops(k: Arguments) -> dict[str, Any]:
                 terms[1 - side].setdefault((b, place, axis), []).append(-pull)
     found = [np.zeros(extents), np.zeros(extents)]
     for own, every in zip(found, terms, strict=True):
-        for place, some in every.items():
-            own[place] = reals.total(some)
+        for element, some in every.items():
+            own[element] = reals.total(some)
     return dict(zip(OUTPUTS, found, strict=True))
 
 

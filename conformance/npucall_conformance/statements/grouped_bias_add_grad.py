@@ -79,7 +79,7 @@ GROUPED = Setup(shapes={"grad_y": (3, 4), "group_idx": (3,)})
 def with_groups(*found: Shape) -> tuple[Setup, ...]:
     """Calls with so many groups of so many rows."""
     return tuple(
-        Setup(f"{count}-groups", shapes={"grad_y": rows, "group_idx": (count,)})
+        Setup(f"{count}-groups", shapes={"grad_y": tuple(rows), "group_idx": (count,)})
         for count, *rows in found
     )
 

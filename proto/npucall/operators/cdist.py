@@ -153,17 +153,17 @@ def norm(apart: Any, p: float) -> AnyArray:
         return found
 
     if p == 0:
-        return total(lambda d: np.not_equal(d, 0).astype(d.dtype))  # type: ignore[no-any-return]
+        return total(lambda d: np.not_equal(d, 0).astype(d.dtype))
     if p == 1:
-        return total(lambda d: d)  # type: ignore[no-any-return]
+        return total(lambda d: d)
     if p == EUCLIDEAN:
-        return np.sqrt(total(np.square))  # type: ignore[no-any-return]
+        return np.sqrt(total(np.square))
     most = largest()
     if isinf(p):
-        return most  # type: ignore[no-any-return]
+        return most
     unit = np.where((most > 0) & (most < np.inf), most, 1)
     parts = total(lambda d: (d / unit[..., np.newaxis]) ** p)
-    return unit * parts ** (1 / p)  # type: ignore[no-any-return]
+    return unit * parts ** (1 / p)
 
 
 @operator(
