@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import pytest
 
-from npucall.declare.call import Argument
+from npucall.declare.call import Argument, parameter_of, tensors_of
 from npucall.dtypes import FLOAT
 from npucall.errors import VariantUnavailableError
 from npucall.tensors import TensorSpec
@@ -65,9 +65,10 @@ def execute(
     inputs: Collection[str] = INPUTS,
 ) -> framing.Response:
     """The call with zeros for every input that it gives."""
-    names = stored(arguments, inputs)
-    call = calls.encode(operator, variant, arguments, names)
-    return execute_bytes(client, call, {name: zeros(arguments[name]) for name in names})
+    sent = tensors(arguments, inputs)
+    call = calls.encode(operator, variant, arguments, stored(arguments, inputs))
+    zeros = {name: bytes(spec.storage_bytes) for name, spec in sent.items()}
+    return execute_bytes(client, call, zeros)
 
 
 def execute_bytes(client: Client, call: bytes, storage: dict[str, bytes]) -> framing.Response:
@@ -77,13 +78,12 @@ def execute_bytes(client: Client, call: bytes, storage: dict[str, bytes]) -> fra
 
 def stored(arguments: Arguments, inputs: Collection[str] = INPUTS) -> tuple[str, ...]:
     """The inputs that are tensors: those whose storage has to follow."""
-    return tuple(
-        name
-        for name, value in arguments.items()
-        if name in inputs and isinstance(value, TensorSpec)
-    )
+    return tuple(dict.fromkeys(map(parameter_of, tensors(arguments, inputs))))
 
 
-def zeros(value: Argument) -> bytes:
-    assert isinstance(value, TensorSpec)
-    return bytes(value.storage_bytes)
+def tensors(arguments: Arguments, inputs: Collection[str]) -> dict[str, TensorSpec]:
+    """Those, each tensor of a list by its place."""
+    given = {
+        n: v for n, v in arguments.items() if n in inputs and isinstance(v, TensorSpec | tuple)
+    }
+    return {place: spec for n, v in given.items() for place, spec in tensors_of(n, v)}

@@ -16,6 +16,7 @@ from npucall.dtypes import FLOAT, FLOAT16
 from npucall.errors import ArgumentError, NpucallError, VariantUnavailableError
 from npucall_client import Client
 from npucall_conformance.cases.case import Maker
+from npucall_conformance.cases.made_call import in_lists
 from npucall_conformance.stating.parts import Invalid
 from npucall_conformance.stating.statement import LEFT_OUT
 
@@ -50,7 +51,7 @@ def calls() -> Iterator[tuple[Table, dict[str, Any]]]:
     for table in TABLES:
         case, *_ = (*usual(table.statement, FLOAT16), *usual(table.statement, FLOAT))
         tensors, attributes = drawn(case)
-        yield table, {**tensors, **attributes}
+        yield table, in_lists({**tensors, **attributes})
         if table.statement.unwarned:
             warned = Maker(table.statement, "warned").case(FLOAT, table.statement.reductions[0])
             tensors, attributes = drawn(warned)

@@ -39,7 +39,8 @@ def results(call: Prepared, seed: int) -> list[np.ndarray[Any, Any]]:
 def test_the_sample_is_valid_and_gives_other_finite_numbers_for_each_seed(
     operator: Operator[Any, Any], form: Form
 ) -> None:
-    one_of_each_dtype = {call.kernel_dtype: call for call in calls(operator, form)}
+    # The first of each kernel: a quotient of two truth values is 1 whatever the seed.
+    one_of_each_dtype = {call.kernel_dtype: call for call in reversed(calls(operator, form))}
     for call in [*one_of_each_dtype.values()][: None if form is Form.ORDINARY else 1]:
         first, second = results(call, 1), results(call, 2)
         for name, one, other in zip(call.outputs, first, second, strict=True):
