@@ -91,6 +91,7 @@ from npucall.operators.group_norm_swish import group_norm_swish as group_norm_sw
 from npucall.operators.group_norm_swish import group_norm_swish_grad as group_norm_swish_grad
 from npucall.operators.grouped_bias_add_grad import grouped_bias_add_grad as grouped_bias_add_grad
 from npucall.operators.grouped_bias_add_grad import grouped_bias_add_grad_v2 as grouped_bias_add_grad_v2
+from npucall.operators.gru_backward import gru_backward as gru_backward
 from npucall.operators.shrink import hardshrink as hardshrink
 from npucall.operators.shrink import hardshrink_backward as hardshrink_backward
 from npucall.operators.hardsigmoid import hardsigmoid as hardsigmoid

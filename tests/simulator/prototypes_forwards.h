@@ -522,6 +522,15 @@ SIM_OPERATOR(aclnnCat, const aclTensorList *tensors, int64_t dim, SIM_OUT aclTen
 // aclnn_stack.h; math; 8.1 9.x
 SIM_OPERATOR(aclnnStack, const aclTensorList *tensors, int64_t dim, SIM_OUT aclTensor *out);
 
+// aclnn_gru_backward.h; nn; 9.x
+SIM_OPERATOR(aclnnGRUBackward, const aclTensor *input, const aclTensorList *params,
+             const aclTensor *hx, const aclTensor *dy, const aclTensor *dh,
+             const aclTensorList *r, const aclTensorList *z, const aclTensorList *n,
+             const aclTensorList *h_n, const aclTensorList *h,
+             SIM_OPTIONAL const aclTensor *batchSizes, bool hasBias, int64_t numLayers,
+             bool bidirectional, bool batchFirst, SIM_OUT aclTensor *dxOut,
+             SIM_OUT aclTensor *dhPrevOut, SIM_OUT aclTensorList *dparamsOut);
+
 // ---- Mixtures of experts ----
 
 // aclnn_moe_token_permute.h; opapi; 8.1 9.x; generated

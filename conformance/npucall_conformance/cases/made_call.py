@@ -89,7 +89,9 @@ def call_of(case: Case, seed: int, product: str = "Ascend910B") -> MadeCall:
     of_call = {**case.dtypes, **_dtypes_of({**statement.defaults, **attributes})}
     dtypes = {each.name: each.dtype_in(of_call) for each in statement.outputs}
     dtypes |= {name: dtype for name, dtype in case.dtypes.items() if name in dtypes}
-    for name, dtype in case.outputs.items():
+    listed = {parameter_of(name) for name in case.outputs if "[" in name}
+    members = {name: None for name in shapes if "[" in name and parameter_of(name) in listed}
+    for name, dtype in {**members, **case.outputs}.items():
         if name not in shapes or name in specs:
             continue
         dtypes[name] = dtype or dtypes[name]
@@ -101,6 +103,10 @@ def call_of(case: Case, seed: int, product: str = "Ascend910B") -> MadeCall:
         arguments[name] = spec
         if layout is not DENSE and name not in case.unsent:
             storages[name] = blank(spec, _fill(case, seed))
+    sent = {parameter_of(name) for name in members if name in storages}
+    for name in members:  # all of a list are sent, or none
+        if parameter_of(name) in sent and name not in storages:
+            storages[name] = blank(arguments[name], _fill(case, seed))  # type: ignore[arg-type]
     for defect in case.defects:
         for name, change in defect.changes.items():
             _spoil(statement, arguments, storages, name, change)

@@ -16,6 +16,7 @@ from npucall.dtypes import DTYPES, UINT8, DType
 from npucall.errors import ArgumentMissingError, AttributeValueError, DTypeError
 from npucall.tensors import Shape
 from npucall_conformance.cases.case import Case, Maker
+from npucall_conformance.stating.arguments import parameter_of
 from npucall_conformance.stating.defects import all_of
 from npucall_conformance.stating.parts import Invalid, Setup
 from npucall_conformance.stating.statement import LEFT_OUT, Statement
@@ -78,7 +79,7 @@ def _left_out(make: Maker, dtype: DType, note: str, names: tuple[str, ...]) -> C
 def _required(statement: Statement) -> Iterator[Invalid]:
     """Required parameters that are left out: a pointer is then null, a number has no value."""
     optional = {each.name for each in statement.inputs if each.optional}
-    outputs = {each.name for each in statement.outputs}
+    outputs = {parameter_of(each.name) for each in statement.outputs}
     nulls = {name: row.status for row in statement.invalid for name in row.changes
              if row.changes == {name: None}}  # fmt: skip
     for each in statement.parameters:
