@@ -240,7 +240,7 @@ def grad_arrays(k: Arguments) -> dict[str, Terms]:
         rows, bias = call.inputs()
         sizes = (np.abs(rows) + np.abs(bias)) * np.abs(tokens)
         sums = [each.sum(1).reshape(k["scales"].shape) for each in ((rows + bias) * tokens, sizes)]
-        found["grad_scales_out"] = Terms(*sums, summed=shape[-1])
+        found["grad_scales_out"] = Terms(sums[0], sums[1], summed=shape[-1])
     return found
 
 

@@ -186,10 +186,10 @@ def _attended(call: Attention, place: HeadRows) -> tuple[AnyArray, AnyArray, Any
 class Given(NamedTuple):
     """The gradient of the result, and what the forward operator has given."""
 
-    dy: Array
-    out: Array
-    maxima: Array
-    sums: Array
+    dy: Any
+    out: Any
+    maxima: Any
+    sums: Any
 
 
 class _Rows:

@@ -119,9 +119,8 @@ def gradients(facts: Facts, given: Mapping[str, Any]) -> tuple[AnyArray | None, 
             (each.reshape(heads, -1, LANES) if by_heads(given) else each.swapaxes(0, 1))[np.newaxis]
             for each in read
         )
-        back = Given(
-            SequenceRows(given["dy"], own), SequenceRows(given["attention_in"], own), maxima, sums
-        )
+        dy, out = (SequenceRows(given[name], own) for name in ("dy", "attention_in"))
+        back = Given(dy, out, maxima, sums)
         sinks = SequenceRows(dq, own), SequenceRows(dk, others), SequenceRows(dv, others)
         attend_back(shared.attention(facts, parts), back, *sinks)
     return dq, dk, dv, None
@@ -151,7 +150,9 @@ def version(
 ) -> Operator[..., Any]:
     """``layout``: the attribute that has the layout of statistics, if there is one."""
     back = "Grad" in name
-    operator = backward.flash_attention_score_grad if back else forward.flash_attention_score
+    operator: Operator[..., Any] = (
+        backward.flash_attention_score_grad if back else forward.flash_attention_score
+    )
     checks = backward.checks if back else forward.checks
     if packed:
         more = {**more, "prefix": (*OF_LENGTHS, *more.get("prefix", ()))}
@@ -187,8 +188,8 @@ def _sample(operator: Operator[Any, Any]) -> Sample:
     shapes: dict[str, Shape] = {"atten_mask": (2, 2)}
     for each in operator.inputs:
         if each.name in operator.sample.shapes and each.name not in ("real_shift", "pse_shift"):
-            wide = operator.sample.shapes[each.name][-1]
-            shapes.setdefault(each.name, (3, 2, wide))
+            width: Any = operator.sample.shapes[each.name][-1]
+            shapes.setdefault(each.name, (3, 2, width))
     bias = tuple(n for n in ("real_shift", "pse_shift") if n in operator.by_name)
     lengths = dict.fromkeys(LENGTHS, (1, 3))
     attributes = {**operator.sample.attributes, "input_layout": "TND", **lengths}
