@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,7 @@ def loops(k: Arguments) -> dict[str, Any]:
     both, group = 2 if k["bidirectional"] else 1, 4 if k["has_bias"] else 2
     swap = k["batch_first"]
     x, up = (np.swapaxes(k[name], 0, 1) if swap else k[name] for name in ("input", "dy"))
-    time, items, hidden = *x.shape[:2], k["hx"].shape[2]
+    time, items, hidden = len(x), x.shape[1], k["hx"].shape[2]
     states: Any = np.zeros(k["hx"].shape)
     grads = [np.zeros(each.shape) for each in k["params"]]
     for layer in reversed(range(k["num_layers"])):
@@ -153,6 +154,10 @@ def loops(k: Arguments) -> dict[str, Any]:
     return found | {f"dparams_out[{place}]": each for place, each in enumerate(grads)}  # fmt: skip
 
 
+def is_there(name: str) -> Callable[[Arguments], bool]:
+    return lambda k: k[name] is not None
+
+
 def members(name: str, count: int, domain: Any, always: int = 1) -> tuple[In, ...]:
     return tuple(
         In(f"{name}[{place}]", domain, optional=place >= always, refused=place >= always)
@@ -185,7 +190,7 @@ GRU_BACKWARD = Statement(
         Out("dx_out", "input", "input"),
         Out("dh_prev_out", "hx", "input"),
         *(Out(f"dparams_out[{place}]", f"params[{place}]", "input",
-              asked=lambda k, name=f"params[{place}]": k[name] is not None)
+              asked=is_there(f"params[{place}]"))
           for place in range(PARAMS)),
     ),
     loops=loops,

@@ -38,11 +38,12 @@ def wanted(draft: Draft) -> Iterator[tuple[str, list[Shape], bool]]:
         own = width if cell < both else both * hidden
         params += [(GATES * hidden, own), (GATES * hidden, hidden)]
         params += [(GATES * hidden,)] * 2 if draft.attribute("has_bias") else []
-    states = [(count, items, hidden)]
+    states: list[Shape] = [(count, items, hidden)]
+    kept: list[Shape] = [(time, items, hidden)]
     yield "hx", states, False
     yield "dy", [(first, second, both * hidden)], False
     yield "dh", states, False
-    yield from ((name, [(time, items, hidden)] * count, True) for name in KEPT)
+    yield from ((name, kept * count, True) for name in KEPT)
     yield "params", params, True
     yield "dx_out", [(first, second, width)], False
     yield "dh_prev_out", states, False
