@@ -177,7 +177,7 @@ def of_kernel(
     lengths = zip(LENGTHS, (query, key), strict=True) if packed else ()
     return rules.supported(query), *rules.with_status(
         TILING_ERROR,
-        holds("one batch size", (key, value, query), lambda q, k, v: q.items == k.items == v.items),
+        *([] if packed else [holds("one batch size", (key, value, query), _of_one_batch)]),
         rules.requires(
             "heads of query, all equally wide",
             "head_num",
@@ -196,7 +196,7 @@ def of_kernel(
             (value, key),
             lambda _, k, v: (v.heads, v.rows) == (k.heads, k.rows),
         ),
-        _whole_heads(key, value),
+        *([] if packed else [_whole_heads(key, value)]),
         *dtypes,
         holds(
             "elements",
@@ -284,6 +284,10 @@ def products(facts: Facts, attributes: Mapping[str, Any]) -> int:
     key = facts.shapes["key" if "key" in facts.shapes else "key_in"]
     found = areas(attributes.get, rows, layout.sizes(key, heads).rows)
     return items * heads * width * sum(map(prod, found))
+
+
+def _of_one_batch(q: Any, k: Any, v: Any) -> bool:
+    return bool(q.items == k.items == v.items)
 
 
 def _fits_heads(draft: Draft, query: str) -> bool:
