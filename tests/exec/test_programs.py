@@ -148,7 +148,7 @@ def test_processes_at_the_same_time_and_a_program_that_is_not_there(
 def test_nothing_is_started_where_nothing_could_compute(
     run_here: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NPUCALL_TIMEOUT", "0.3")
+    monkeypatch.setenv("NPUCALL_CONNECT_TIMEOUT", "0.3")
     lost = run_here("--target", "127.0.0.1:1", "--", "echo", "started")
     assert (lost.returncode, lost.stdout) == (1, "")
     assert "expected a server at 127.0.0.1:1, found none" in lost.stderr
