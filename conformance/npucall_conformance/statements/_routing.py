@@ -27,6 +27,11 @@ COMMON: dict[str, Any] = {
 }
 
 
+def most(base: Shape) -> int:
+    """A number of active rows: most of many, two of few."""
+    return max(base[0] - 30, 2)
+
+
 def permutation(draw: Draw) -> Any:
     """Each place once."""
     return draw.random.permutation(draw.shape[0]).reshape(draw.shape)
@@ -37,10 +42,10 @@ SORTED = In("sorted_indices", permutation, dtypes=(INT32,))
 
 def routed(draw: Draw) -> Any:
     """Different places among all rows; -1 of some, where experts have a capacity."""
+    count = prod(next(draw.shapes[name] for name in ROWS if name in draw.shapes)[:-1])
     if not draw["drop_pad_mode"] % 2:
-        return draw.random.permutation(draw.shape[0])
-    rows = next(draw.shapes[name] for name in ROWS if name in draw.shapes)
-    return some_of(draw, prod(rows[:-1]))
+        return ended(draw.random.permutation(draw.shape[0]), count)
+    return some_of(draw, count)
 
 
 def some_of(draw: Draw, count: int) -> Any:
@@ -48,7 +53,14 @@ def some_of(draw: Draw, count: int) -> Any:
     places = np.full(max(draw.shape[0], count), -1)
     places[:count] = range(count)
     kept = draw.random.random(draw.shape) < _KEPT
-    return np.where(kept, draw.random.permutation(places)[: draw.shape[0]], -1)
+    return ended(np.where(kept, draw.random.permutation(places)[: draw.shape[0]], -1), count)
+
+
+def ended(places: Any, count: int) -> Any:
+    """The last is one of so many rows, if any is: stretched places are all like it."""
+    for there in np.flatnonzero((places >= 0) & (places < count))[:1]:
+        places[[-1, there]] = places[[there, -1]]
+    return places
 
 
 ROWS = ("grad_expanded_x", "expanded_x")
@@ -67,8 +79,8 @@ def beyond(name: str, shape: Shape, *found: int) -> tuple[Invalid, ...]:
     """Places that are none."""
     rest = range(1, prod(shape))
     return tuple(
-        Invalid(f"place-{each}", {name: {"values": np.reshape([each, *rest], shape)}}, (name,),
-                ArgumentError)
+        Invalid(f"place-{each}-{name}", {name: {"values": np.reshape([each, *rest], shape)}},
+                (name,), ArgumentError)
         for each in found
     )  # fmt: skip
 

@@ -216,9 +216,13 @@ def _zeros(found: dict[str, Terms]) -> tuple[str, ...]:
 
 
 def between(draw: Draw) -> Any:
-    """Numbers whose places are near no middle and no edge of a cell, some beyond the ends."""
+    """Numbers whose places are near no middle and no edge of a cell, some beyond the ends.
+
+    The last place is inside, so that not all results are near zero.
+    """
     sizes = np.array(draw.shapes["input"][:1:-1])
     halves = draw.random.integers(-3, 2 * np.maximum(sizes, 1) + 2, draw.shape)
+    halves.reshape(-1, len(sizes))[-1:] = 0
     place = (halves + draw.random.uniform(0.2, 0.8, draw.shape)) / 2
     if draw["align_corners"]:
         return 2 * place / np.maximum(sizes - 1, 1) - 1

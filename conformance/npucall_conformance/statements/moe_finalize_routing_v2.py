@@ -268,7 +268,8 @@ def grad_shapes(base: Shape, attributes: Attributes) -> dict[str, Shape]:
 def grad_places(draw: Draw) -> Any:
     """The rows may be absent, so the attributes have their number."""
     if not draw["drop_pad_mode"]:
-        return draw.random.permutation(draw.shape[0])
+        count = draw["active_num"] or draw.shape[0]
+        return shared.ended(draw.random.permutation(draw.shape[0]), count)
     return shared.some_of(draw, draw["expert_num"] * draw["expert_capacity"])
 
 
@@ -319,7 +320,7 @@ MOE_FINALIZE_ROUTING_V2_GRAD = Statement(
     shapes=grad_shapes,
     kernel=dtype_of("grad_y"),
     attributes={
-        "drop_pad_mode": (0, 1), "active_num": (0, 2), "expert_num": (EXPERTS,),
+        "drop_pad_mode": (0, 1), "active_num": (0, shared.most), "expert_num": (EXPERTS,),
         "expert_capacity": (4,),
     },
     npu="torch_npu has no function that calls it",

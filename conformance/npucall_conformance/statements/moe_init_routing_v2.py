@@ -252,7 +252,7 @@ MOE_INIT_ROUTING_V2_GRAD = Statement(
     arrays=grad_arrays,
     shapes=grad_shapes,
     kernel=dtype_of("grad_expanded_x"),
-    attributes={"top_k": (2, 1, 3), "drop_pad_mode": (0, 1), "active_num": (0, 2)},
+    attributes={"top_k": (2, 1, 3), "drop_pad_mode": (0, 1), "active_num": (0, shared.most)},
     npu="torch_npu has no function that calls it",
     torch=torch_says,
     **{**shared.COMMON, "takes": FLOATS_WITH_BFLOAT16},
