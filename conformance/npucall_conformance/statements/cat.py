@@ -132,7 +132,8 @@ CAT = Statement(
         *defects.dtypes(LIST[1], found=UINT16, blames=LIST[:2], products=ONLY_950),
         *defects.uncastable("out"),
         *defects.formats(*LIST),
-        *defects.formats(*LIST[1:], "out", found=Format.NCHW),
+        *(replace(row, row=f"{row.row}-nchw")
+          for row in defects.formats(*LIST[1:], "out", found=Format.NCHW)),
         *defects.ranks(*LIST),
         *defects.values("dim", 2, -3),
         *defects.shapes(LIST[1], (3, 5), (12,), (3, 4, 1)),

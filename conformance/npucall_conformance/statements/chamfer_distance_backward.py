@@ -110,7 +110,7 @@ CHAMFER_DISTANCE_BACKWARD = Statement(
     fitted=lambda base: (*base[:-1], 2),
     large_shape=(31, 1603, 2),
     large=(
-        Setup("many-rows", (8_009, 6, 2)),
+        Setup("many-rows", (8_209, 6, 2)),
         Setup("long-rows", (2, 25_013, 2)),
         Setup("one-row", (1, 50_021, 2)),
     ),

@@ -334,13 +334,13 @@ SIZES: dict[str, Any] = {
     "base_shapes": ((4, 2, 4), (7, 3, 3), (5, 4, 2)),
     "layout_shape": (3, 2, 4),
     "rank_shapes": ((2, 1, 1), (3, 1, 3)),
-    "large_shape": (67, 8, 64),
+    "large_shape": (67, 24, 64),
     "large": (
         Setup("many-rows", (1100, 1, 3), only=(FLOAT,), absent=("",)),
-        Setup("many-heads", (37, 40, 23), only=(FLOAT,)),
-        Setup("wide", (83, 2, 300), only=(FLOAT,)),
+        Setup("many-heads", (113, 40, 23), only=(FLOAT,)),
+        Setup("wide", (167, 2, 300), only=(FLOAT,)),
     ),
-    "sized": lambda count: (16, max(count // 1024, 1), 64),
+    "sized": lambda count: (16, max(count // 1024, 1), min(max(count // 16, 1), 64)),
     "fitted": lambda base: (max(base[0], 2), *(max(extent, 1) for extent in base[1:])),
 }
 

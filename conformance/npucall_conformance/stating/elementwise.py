@@ -103,7 +103,10 @@ def large_setups(
     }
     return tuple(
         Setup(
-            f"{name}-{what}-sum" if name == output.shape else f"{name}-{what}", base, {name: shape}
+            f"{name}-{what}-sum" if name == output.shape else f"{name}-{what}",
+            base,
+            {name: shape},
+            absent=("",) if name in space else (),  # what it stretches to is given
         )
         for name in (*expands, *(space if len(space) > 1 else ()))
         for what, (base, shape) in smaller.items()
