@@ -60,7 +60,7 @@ OPERATORS = (
     of("CrossEntropyLoss", "defaults grid layout edge reduction size",
        "columns] = part", "columns] = np.where(counted[:, None], part, 0)"),
     of("CrossEntropyLossGrad", "reduction", '("mean", None)', '("mean",)'),
-    of("CtcLoss", "defaults documents", "zero_infinity and facts.product is not ASCEND_950",
+    of("CtcLoss", "defaults edge documents", "zero_infinity and facts.product is not ASCEND_950",
        "zero_infinity", soc="Ascend950PR_9599"),
     at(".operators._ctc_states", "CtcLoss",
        "defaults grid broadcast layout edge invalid determinism size documents",

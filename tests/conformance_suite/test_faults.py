@@ -35,6 +35,7 @@ SAME = {
     ("aclnnMatmul", "cube_math_type"): "1 allows less precision, of which the reference uses none",
     ("aclnnBatchMatMul", "cube_math_type"): "the reference uses full precision",
     ("aclnnBatchNormElemt", "eps"): "it has no effect",
+    ("aclnnIndexPutImpl", "unsafe"): "it has no effect",
     ("aclnnGroupNormSwish", "data_format"): "it is not looked at",
     ("aclnnGroupNormSwishGrad", "data_format"): "it is not looked at",
     ("aclnnMm", "cube_math_type"): "the reference uses full precision",

@@ -259,8 +259,7 @@ OTHERWISE_AT_EDGES = {
     *("aclnnEluBackward", "aclnnHardswishBackward", "aclnnHardswishBackwardV2", "aclnnLogit"),
     *("aclnnHardtanhBackward", "aclnnKlDiv", "aclnnKlDivTargetBackward", "aclnnLogitGrad"),
     *("aclnnSoftmaxBackward", "aclnnLayerNorm", "aclnnLayerNormBackward", "aclnnGroupNorm"),
-    *("aclnnGroupNormSwish", "aclnnAdaLayerNormBackward", "aclnnSituGluGrad"),
-    *("aclnnCdist", "aclnnCdistBackward"),
+    *("aclnnGroupNormSwish", "aclnnAdaLayerNormBackward"),
     *("aclnnHardshrinkBackward", "aclnnSoftshrinkBackward"),
 }
 """Of these torch has other rules for NaN and at the ends."""

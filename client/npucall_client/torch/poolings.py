@@ -124,8 +124,7 @@ def _unpooled(axes: int) -> Function[...]:
 
         return Steps(forward, {("input",): backward})
 
-    max_unpool.__name__ = f"max_unpool{axes}d"
-    return function("input", autocast="float32")(max_unpool)
+    return _named(max_unpool, "max_unpool", axes)
 
 
 def _named(
