@@ -101,7 +101,7 @@ class Golden:
         return {"file": file, "sha256": digest, **entry_of(case, call, expectation)}
 
 
-_LONGEST = 200
+_LONGEST = 180
 """Characters of a file's name that every file system takes."""
 
 

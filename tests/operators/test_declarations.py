@@ -27,7 +27,9 @@ def test_the_catalogue_has_an_operator_of_every_file_that_declares_one() -> None
         path.stem
         for path in Path(folder).glob("[a-z]*.py")
         if re.search(
-            r"^(@operator|\w+ = declared\(|    return operator\()", path.read_text(), re.MULTILINE
+            r"^(@operator|\w+ = (declared|version)\(|    return operator\()",
+            path.read_text(),
+            re.MULTILINE,
         )
     }
     assert {found.formula.__module__.rpartition(".")[2] for found in CATALOGUE} == declaring

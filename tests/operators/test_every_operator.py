@@ -259,7 +259,8 @@ OTHERWISE_AT_EDGES = {
     *("aclnnEluBackward", "aclnnHardswishBackward", "aclnnHardswishBackwardV2", "aclnnLogit"),
     *("aclnnHardtanhBackward", "aclnnKlDiv", "aclnnKlDivTargetBackward", "aclnnLogitGrad"),
     *("aclnnSoftmaxBackward", "aclnnLayerNorm", "aclnnLayerNormBackward", "aclnnGroupNorm"),
-    *("aclnnGroupNormSwish", "aclnnAdaLayerNormBackward"),
+    *("aclnnGroupNormSwish", "aclnnAdaLayerNormBackward", "aclnnSituGluGrad"),
+    *("aclnnCdist", "aclnnCdistBackward"),
     *("aclnnHardshrinkBackward", "aclnnSoftshrinkBackward"),
 }
 """Of these torch has other rules for NaN and at the ends."""

@@ -187,12 +187,14 @@ def _made(
     call = sample(called, product, CATALOGUE, dtype_named(dtype), shape=shape, given=given)
     updated = {name: spec for name, spec in call.outputs.items() if name in call.read}
     storages = sample_storages(call, 0)
-    arrays = {
-        name: view(spec, storages[name])
-        if name in storages
-        else np.zeros(spec.shape, spec.dtype.numpy)
-        for name, spec in {**call.inputs, **updated}.items()
-    }
+    arrays = call.in_lists(
+        {
+            name: view(spec, storages[name])
+            if name in storages
+            else np.zeros(spec.shape, spec.dtype.numpy)
+            for name, spec in {**call.inputs, **updated}.items()
+        }
+    )
     follows = {called.sample.follows: dtype_named(dtype).numpy} if called.sample.follows else {}
     return {**called.sample.attributes, **follows, **arrays}
 

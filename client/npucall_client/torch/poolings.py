@@ -124,7 +124,8 @@ def _unpooled(axes: int) -> Function[...]:
 
         return Steps(forward, {("input",): backward})
 
-    return _named(max_unpool, "max_unpool", axes)
+    max_unpool.__name__ = f"max_unpool{axes}d"
+    return function("input", autocast="float32")(max_unpool)
 
 
 def _named(

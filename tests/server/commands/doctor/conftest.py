@@ -10,13 +10,9 @@ from tests.simulator.build import build
 from tests.simulator.control import Simulator
 from tests.simulator.tree import Generation, Tree
 
-from npucall.declare.prepare import Prepared
-from npucall.products import Product
 from npucall_server.commands.doctor import kinds, promises, trial
 from npucall_server.commands.doctor.device import examine
 from npucall_server.commands.doctor.finding import Finding, Verdict
-from npucall_server.devices.cann.host import HostCatalogue
-from npucall_server.devices.cann.operators import OpApi
 from npucall_server.settings.npu import AscendPaths
 
 FEW = ("aclnnMatmul", "aclnnSmoothL1Loss", "aclnnHardtanh")
@@ -125,34 +121,15 @@ def simulator(
     simulator.reset()
 
 
-@pytest.fixture(scope="session")
-def chosen() -> dict[str, list[kinds.Trial]]:
-    """The trials of each product, which take half a second to choose."""
-    return {}
-
-
 @pytest.fixture
-def examined(
-    simulator: Simulator,
-    paths: AscendPaths,
-    chosen: dict[str, list[kinds.Trial]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Examined:
+def examined(simulator: Simulator, paths: AscendPaths, monkeypatch: pytest.MonkeyPatch) -> Examined:
     """What the doctor says of the NPU: with a few operators, in all steps or in these alone."""
-
-    def few(catalogue: HostCatalogue, libraries: OpApi, product: Product) -> list[kinds.Trial]:
-        if product.name not in chosen:
-            chosen[product.name] = kinds.trials(catalogue, libraries, product)
-        return [each for each in chosen[product.name] if each.call.operator.name in FEW]
-
-    def calls(*given: Any) -> list[Prepared]:
-        return [call for call in kinds.of_every_operator(*given) if call.operator.name in FEW]
+    here = kinds._here
 
     def found(*steps: Any, number: int = 0, paths: AscendPaths = paths) -> list[Finding]:
         if steps:
             monkeypatch.setattr(trial, "_STEPS", steps)
         return [message for message in examine(number, paths) if isinstance(message, Finding)]
 
-    monkeypatch.setattr(trial, "trials", few)
-    monkeypatch.setattr(promises, "of_every_operator", calls)
+    monkeypatch.setattr(kinds, "_here", lambda host: [o for o in here(host) if o.name in FEW])
     return found
