@@ -52,7 +52,7 @@ OPERATORS = (
        "if keep or dim not in dims", "if keep or dim not in dims or len(shape) == 1"),
     at(".operators._losses", "MseLoss", "empty", "return nan if", "return 0.0 if"),
     at(".operators._nll_loss", "NLLLoss",
-       "defaults broadcast mixed layout rank determinism size documents",
+       "defaults broadcast mixed layout rank edge determinism size documents",
        "loss / total if", "loss / prod(labelled) if"),
     at(".operators._nll_loss", "NLLLoss", "edge", "np.asarray(facts.read(target, index), np.int64)",
        "(t := facts.read(target, index)).astype(np.int8 if t.dtype == np.uint8 else "
@@ -68,7 +68,8 @@ OPERATORS = (
     at(".operators._prelu", "Prelu", "written",
        "(len(shape) - 2)", "((len(shape) - 2) * (shape[-1] != shape[1]))"),
     of("PreluBackward", "large", "sums[own] +=", "sums[own] ="),
-    at(".operators._rows", "RmsNormGrad", "large", "@ groups, 0, np.float64", "@ groups, 0"),
+    at(".operators._rows", "RmsNormGrad", "large",
+       "np.add.reduce(ones @ groups, 0, np.float64)", "np.add.reduce(block[:whole], 0)"),
     of("Matmul", "large", "np.add(total, np.matmul(first, second), out=total)",
        "np.copyto(total, np.matmul(first, second))", quick=False),
     of("Matmul", "written",
