@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
+from tests.more import only
 from tests.operators.calls import LOCAL, drawn, results, usual
 from tests.operators.defects import TABLES, Answer, Table, answer_of, changed
 from tests.operators.test_labels import CALLS, labels_of, with_label
@@ -89,7 +90,7 @@ def told(error: NpucallError | None, table: Table, soc: str) -> Answer | None:
     return type(error), error.aclnn_status, error.parameters
 
 
-@pytest.mark.parametrize("every", [10, pytest.param(1, marks=pytest.mark.more)])
+@pytest.mark.parametrize("every", only(10, 3, 1))
 def test_a_device_refuses_defects_as_the_rules_do(client: Client, every: int) -> None:
     soc = client.server_info().server.soc
     wrong, tried = [], 0

@@ -119,7 +119,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("share", [12, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("share", [24, pytest.param(1, marks=pytest.mark.long)])
 def test_outputs_in_place_have_the_bits_of_outputs_that_travel(
     device: CpuDevice, layout: str, share: int
 ) -> None:

@@ -108,7 +108,7 @@ def taken(call: Prepared, storages: dict[str, bytes]) -> int:
     "step",
     [
         pytest.param(127, id="some"),
-        pytest.param(13, marks=pytest.mark.more, id="many"),
+        pytest.param(29, marks=pytest.mark.more, id="many"),
         pytest.param(1, marks=pytest.mark.long, id="all"),
     ],
 )
