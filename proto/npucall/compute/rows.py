@@ -99,8 +99,8 @@ class LongRowsWork(RowsWork):
         parts: AnyArray,
         index: Index,
     ) -> None:
-        summed = sum_of(rows.facts(self.facts, index), *self._blocks(inputs, index).values())
-        parts[self._place(index)] = summed.sum(-1, keepdims=True)
+        terms = sum_of(rows.facts(self.facts, index), *self._blocks(inputs, index).values())
+        parts[self._place(index)] = terms.sum(-1, np.float64, keepdims=True)
 
     def _write(
         self,
