@@ -298,6 +298,10 @@ GROUP_NORM_BACKWARD = Statement(
                       [[INF, 1], [2, 3], [1e4, -1e4], [0, 1]]],
             "grad_out": [[[1.0, 2], [3, 4], [1, 1], [1, 1]], [[0, 1], [0, 0], [30, -30], [1, 0]]],
         }, attributes={"output_mask": EVERY}),
+        Setup("infinite-factors", (2, 4, 2), values={
+            "gamma": [1.0, INF, -INF, 1],
+            "grad_out": [[[1.0, 2], [3, -4], [1, 1], [1, 1]], [[0, 1], [2, -1], [3, -5], [1, 2]]],
+        }, attributes={"output_mask": EVERY}),
         Setup("each-channel", (2, 3, 4), attributes={"group": 3}),
     ),
     invalid=(

@@ -166,7 +166,10 @@ def gradients(
         if out is not None:
             weights = np.ones(c, grad.dtype)[some[1]] if factor is None else factor[some[1]]
             d = grad if factor is None else (grads * weights[:, np.newaxis]).reshape(-1, length)
-            products, total = (row_sums((each * weights).reshape(len(d), -1)) for each in sums)
+            if np.isfinite(weights).all():
+                products, total = (row_sums((each * weights).reshape(len(d), -1)) for each in sums)
+            else:  # of both signs, which an infinite factor of their sum would hide
+                products, total = row_sums(d, normal), row_sums(d)
             place = place_of(facts, outputs[0], some, d.shape)
             found = gradient(d, normal, scale, (products, total), place)
             if place is None:
