@@ -243,6 +243,8 @@ def grad_torch(k: Arguments, torch: Any) -> Any:
     if not k["input"].numel():
         return None
     w = torch.ones(k["c"], dtype=torch.float64) if k["gamma"] is None else k["gamma"]
+    if torch.isinf(w).any():  # of which it multiplies sums, not their terms
+        return None
     found = torch.ops.aten.native_group_norm_backward(
         *(k[name] for name in ("grad_out", "input", "mean", "rstd")), w,
         *(k[name] for name in EXTENTS), EVERY,
