@@ -91,6 +91,8 @@ class Prepared:
 
     def in_lists(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
         """What there is of each tensor that a formula gets, of a list as a tuple."""
+        if not self.lists:
+            return dict(tensors)
         listed = {p.name: self.lists[p.name] for p in self.operator.given if p.name in self.lists}
         members = {member for each in listed.values() for member in each}
         alone = {name: each for name, each in tensors.items() if name not in members}
