@@ -71,6 +71,15 @@ def test_a_longer_message_than_the_setting_is_refused(server: ServerProcess) -> 
         assert wire.refusal(channel, "Execute", bytes(2**20 + 1)) == "RESOURCE_EXHAUSTED"
 
 
+def test_a_refused_call_counts_as_a_call_of_its_connection() -> None:
+    """Whoever sends much without a call is taken for a flood, and cut."""
+    with wire.server_here(max_message_bytes=2**20) as server:
+        for request in (bytes(2**20 + 1), b"no request"):
+            with wire.bare_channel(server.address) as channel:
+                assert wire.refusal(channel, "Execute", request) != "OK"
+        assert len(server.parts.core.peers.ended) == 2
+
+
 def test_who_is_silent_for_long_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call without a message; a stream without a call, which ends well; a connection without."""
     monkeypatch.setattr(grpc_server, "IDLE_SECONDS", 1.0)

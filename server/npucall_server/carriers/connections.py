@@ -17,8 +17,9 @@ from npucall import memory
 from npucall.limits import MIB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from npucall_server.carriers.peers import Peers
     from npucall_server.telemetry.log import Log
 
 IDLE_SECONDS = 300.0
@@ -55,7 +56,7 @@ class Connections:
 
     gRPC refuses new ones where as many are open as may be, and keeps unfinished headers without a
     bound; it tells of neither. ``most``: how many a port may have. ``busy`` answers the peers with
-    a call; ``finished`` says of others when their last call was. A client whose connection is
+    a call; ``peers`` knows when others had their last one. A client whose connection is
     closed opens another one with its next call.
     """
 
@@ -63,27 +64,30 @@ class Connections:
         self,
         most: Mapping[int, int],
         busy: Callable[[], set[str]],
-        finished: dict[str, int],
+        peers: Peers,
         log: Log,
         resident: Callable[[], int] = memory.resident_bytes,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._most, self._busy, self._finished, self._log = most, busy, finished, log
+        self._most, self._busy, self._log = most, busy, log
+        self._finished, self._ended = peers.finished, peers.ended
         self._many = min(most.values(), default=0) * 3 // 4
         self._resident, self._bytes = resident, resident()
         self._clock, self._due = clock, clock() + _LOOK_SECONDS
         self._looked_ns = 0
         self._come: dict[str, int] = {}
         """Bytes from each connection up to the last look, the oldest first."""
+        self._suspects: set[str] = set()
+        """Strays at the last look. Their calls may have come, and wait for a thread."""
 
     def look(self) -> None:
         """Looks at all of them if there are many, if the process has grown, or now and then."""
         resident = self._resident()
         has_grown = resident > self._bytes + _GROWN_BYTES
-        many = _open_descriptors() > self._many or len(self._finished) > _MOST_REMEMBERED
+        many = _open_descriptors() > self._many or len(self._ended) > _MOST_REMEMBERED
         if has_grown:
             self._bytes = resident
-        if has_grown or many or self._clock() >= self._due:
+        if has_grown or many or self._suspects or self._clock() >= self._due:
             self._due = self._clock() + _LOOK_SECONDS
             with ExitStack() as open_:
                 every = [open_.enter_context(closing(each)) for each in _connections()]
@@ -92,11 +96,14 @@ class Connections:
 
     def _look_at(self, connections: Mapping[str, socket.socket]) -> None:
         before, busy, come = self._come, self._busy(), _bytes_come(connections)
-        stray = [each for each in come if each not in busy and self._strays(each, come[each])]
+        suspects = {each for each in come if each not in busy and self._strays(each, come[each])}
+        stray = suspects & self._suspects
+        self._suspects = suspects - stray
         self._looked_ns = time.perf_counter_ns()
         self._come = {each: come[each] for each in (*before, *come) if each in come}
-        for gone in self._finished.keys() - come.keys():
-            self._finished.pop(gone, None)
+        for calls in (self._finished, self._ended):
+            for gone in calls.keys() - come.keys():
+                calls.pop(gone, None)
         if stray:
             _close(stray, connections)
             self._log.event("stray connections closed", connections=len(stray))
@@ -109,14 +116,14 @@ class Connections:
                 self._log.event("idle connections closed", connections=len(surplus))
 
     def _strays(self, name: str, come: int) -> bool:
-        """Whether much has come since the last look, and no call was among it."""
-        calls, before = self._finished.get(name), self._come.get(name)
-        if calls is not None and (before is None or calls >= self._looked_ns):
+        """Whether much has come without a call since the last look, or up to it, for suspects."""
+        call, before = self._ended.get(name), self._come.get(name)
+        if call is not None and (before is None or call >= self._looked_ns):
             return False
-        return come - (before or 0) > _STRAY_BYTES
+        return name in self._suspects or come - (before or 0) > _STRAY_BYTES
 
 
-def _close(names: Sequence[str], connections: Mapping[str, socket.socket]) -> None:
+def _close(names: Iterable[str], connections: Mapping[str, socket.socket]) -> None:
     for name in names:
         with suppress(OSError):  # it has gone
             connections[name].shutdown(socket.SHUT_RDWR)

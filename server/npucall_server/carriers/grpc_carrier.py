@@ -82,26 +82,33 @@ class GrpcCarrier:
         ``room``: for messages on their way in. ``threads``: for the calls, which are listings;
         None: the server's.
         """
-        door, peers, finished = self._door, self._peers, self._peers.finished
+        door, peers = self._door, self._peers
         grace = 0.0 if threads else _GRACE_SECONDS
+
+        def answer(messages: Iterator[bytes], caller: GrpcCaller, visit: Visit) -> bytes:
+            try:
+                request = [peers.message(messages, caller, room, grace)]
+            except grpc.RpcError as error:
+                _forget_frames(error)
+                raise CancelledError("the caller's message did not arrive") from None
+            record, visit.begun_ns = visit.record, perf_counter_ns()
+            record.request_bytes = len(request[0])
+            response = method(request.pop(), record, caller)  # it owns it from here on
+            record.response_bytes = size = len(response)
+            if threads:
+                peers.answers_counted(caller, size, peers.listings)
+            else:
+                peers.answers(caller, size)
+            return response
 
         def handle(messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
             caller = GrpcCaller(context)
             with Visit(door, name, caller) as visit:
                 try:
-                    request = [peers.message(messages, caller, room, grace)]
-                except grpc.RpcError as error:
-                    _forget_frames(error)
-                    raise CancelledError("the caller's message did not arrive") from None
-                record, visit.begun_ns = visit.record, perf_counter_ns()
-                record.request_bytes = len(request[0])
-                response = method(request.pop(), record, caller)  # it owns it from here on
-                record.response_bytes = size = len(response)
-                if threads:
-                    peers.answers_counted(caller, size, peers.listings)
-                else:
-                    peers.answers(caller, size)
-            finished[caller.peer] = visit.begun_ns
+                    response = answer(messages, caller, visit)
+                finally:
+                    peers.ended[caller.peer] = perf_counter_ns()
+            peers.finished[caller.peer] = visit.begun_ns
             return response
 
         return grpc.stream_unary_rpc_method_handler(on(threads, handle) if threads else handle)
@@ -115,7 +122,10 @@ class GrpcCarrier:
             peers.enter(caller)
             with Visit(door, name, caller) as visit:
                 visit.is_quiet = quiet
-                yield from peers.read(method(_sent(messages), visit.record, caller), caller)
+                try:
+                    yield from peers.read(method(_sent(messages), visit.record, caller), caller)
+                finally:
+                    peers.ended[caller.peer] = perf_counter_ns()
             peers.finished[caller.peer] = visit.begun_ns
 
         return grpc.stream_stream_rpc_method_handler(handle)

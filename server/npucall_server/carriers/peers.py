@@ -116,6 +116,11 @@ class Peers:
         self._open: dict[Visitor, None] = {}
         self.finished: dict[str, int] = {}
         """Connections with a finished call of a caller that is known, and when the last one was."""
+        self.ended: dict[str, int] = {}
+        """Those with a call of such a caller that ended in whatever way, and when the last one did.
+
+        What came on them was no flood.
+        """
         self.listings, self.health_checks = (
             Ledger(most, partial(_too_much_unread, most), is_known=self.finished.__contains__)
             for most in (_LISTING_BYTES, _HEALTH_BYTES)

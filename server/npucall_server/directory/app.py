@@ -64,7 +64,7 @@ class Directory:
                 self._grpc, settings, self._listings.health, [service.NAME], _is_well, peers, log
             )
         self._listener.show_metrics(self._metrics, self._samples)
-        looks = self._listener.connections(connections, self._busy_peers, peers.finished)
+        looks = self._listener.connections(connections, self._busy_peers, peers)
         self._watch = Watch(_LOOK_SECONDS, log, peers.look, self._access.look, looks.look)
 
     def start(self) -> None:

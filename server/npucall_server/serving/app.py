@@ -282,7 +282,7 @@ def _watch_of(core: Core, methods: Methods, listener: Listener, side: SideSocket
         return core.executor.peers() | streams | waiting
 
     most = methods.budget.max_connections  # on each address, since gRPC counts so
-    connections = listener.connections(most, busy_peers, core.peers.finished)
+    connections = listener.connections(most, busy_peers, core.peers)
     looks = [core.peers.look, core.gate.look, connections.look, core.stray.look]
     looks += [core.access.look, methods.streams.look, methods.frames.look, core.sessions.look]
     if side is not None:

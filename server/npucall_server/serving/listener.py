@@ -96,14 +96,12 @@ class Listener:
             ready_file.write(settings.ready_file, advertised or self.addresses[0])
         ready_file.tell_systemd("READY=1")
 
-    def connections(
-        self, most: int, busy: Callable[[], set[str]], finished: dict[str, int]
-    ) -> Connections:
+    def connections(self, most: int, busy: Callable[[], set[str]], peers: Peers) -> Connections:
         """Those of its addresses, each of which may have ``most``. See ``Connections``."""
         ports = {port: most for each in self.addresses if (port := addresses.port(each))}
         if self._probes is not None and (port := addresses.port(self._probes.address.where)):
             ports[port] = MOST_PROBES
-        return Connections(ports, busy, finished, self._log)
+        return Connections(ports, busy, peers, self._log)
 
     def report_not_serving(self) -> None:
         """From now on health says that the server takes no calls."""

@@ -212,10 +212,12 @@ class Port:
         self._listener, self.text = listener, io.StringIO()
         self._served: dict[str, socket.socket] = {}
         self.busy: set[str] = set()
-        self.finished: dict[str, int] = {}
+        log = Log(stream=self.text)
+        peers = Peers(log, 1.0)
+        self.finished, self.ended = peers.finished, peers.ended
         self.resident, self.now = 0, 0.0
         self.looks = Connections(
-            {self._address[1]: most}, lambda: self.busy, self.finished, Log(stream=self.text),
+            {self._address[1]: most}, lambda: self.busy, peers, log,
             lambda: self.resident, lambda: self.now,
         )  # fmt: skip
 
@@ -274,20 +276,23 @@ def test_connections_without_a_call_are_closed_for_others_first_those_that_never
 
 @pytest.mark.parametrize("grows", [True, False])
 def test_who_sends_much_and_no_call_is_closed_once_the_process_grows_or_later(grows: bool) -> None:
+    """Of five. One has a call, one had one, one has it late, one sends nothing."""
     with ExitStack() as open_:
         port = Port(open_, 10_000)
-        peers, names = zip(*(port.connect() for _ in range(4)), strict=True)
+        peers, names = zip(*(port.connect() for _ in range(5)), strict=True)
         port.busy.add(names[1])
-        port.finished[names[2]] = 1
-        for peer in peers[:3]:
+        port.ended[names[2]] = 1
+        for peer in peers[:4]:
             peer.setblocking(False)
             while port.come(peer) <= MIB:
                 peer.send(bytes(MIB))
         port.looks.look()
-        assert not any(map(is_closed, peers))
         if grows:
             port.grow()
         else:
             port.now += 10
             port.looks.look()
-        assert [is_closed(each) for each in peers] == [True, False, False, False]
+        assert not any(map(is_closed, peers))
+        port.busy.add(names[3])
+        port.looks.look()
+        assert [is_closed(each) for each in peers] == [True, False, False, False, False]
