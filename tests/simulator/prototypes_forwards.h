@@ -439,6 +439,10 @@ SIM_OPERATOR(aclnnSwish, const aclTensor *self, SIM_OPTIONAL const aclScalar *be
 // aclnn_fast_gelu.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnFastGelu, const aclTensor *self, SIM_OUT aclTensor *out);
 
+// aclnn_shrink.h; nn; 8.1 9.x; any-rank
+SIM_OPERATOR(aclnnShrink, const aclTensor *self, const aclScalar *lambd, const aclScalar *bias,
+             SIM_OUT aclTensor *out);
+
 // aclnn_hardshrink.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnHardshrink, const aclTensor *self, const aclScalar *lambd,
              SIM_OUT aclTensor *out);

@@ -1,4 +1,4 @@
-"""aclnnHardshrink, aclnnSoftshrink and their gradients [src:shrink]."""
+"""aclnnShrink, aclnnHardshrink, aclnnSoftshrink, gradients of the last two [src:shrink]."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from npucall.declare.parameters import Scalar
-from npucall.dtypes import BF16, COMPLEX64, INT32
-from npucall.errors import DTypeError
+from npucall.dtypes import BF16, COMPLEX64, DOUBLE, FLOAT, FLOAT16, INT32
+from npucall.errors import DTypeError, FormatError
+from npucall.tensors import Format
 from npucall_conformance.statements import _activations as shared
 from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects
@@ -26,7 +27,8 @@ from npucall_conformance.stating.parts import (
     mixed_floats,
 )
 from npucall_conformance.stating.promotion import dtype_of, promotion
-from npucall_conformance.stating.tables import FLOATS_BUT_ON_310B
+from npucall_conformance.stating.statement import RANK_SHAPES
+from npucall_conformance.stating.tables import FLOATS_BUT_ON_310B, WITH_BFLOAT16, on
 
 INF, NAN = shared.INF, shared.NAN
 BOTH = ("grad_output", "self")
@@ -79,6 +81,23 @@ def slope(k: Arguments, g: float, x: float) -> float:
 def slopes(k: Arguments, g: Any, x: Any) -> Any:
     away = ~((x >= -k["lambd"]) & (x <= k["lambd"])) & ~np.isnan(k["lambd"])
     return np.where(away, g, 0.0)
+
+
+def by_bias(k: Arguments, x: float) -> float:
+    if x > k["lambd"]:
+        return x - k["bias"]
+    return x + k["bias"] if x < -k["lambd"] else 0.0
+
+
+def by_biases(k: Arguments, x: Any) -> Any:
+    away = (x > k["lambd"]) | (x < -k["lambd"])
+    size = np.abs(x) + np.abs(k["bias"])
+    return np.where(away, x - np.sign(x) * k["bias"], 0.0), np.where(away, size, 0.0)
+
+
+def torch_shrinks(k: Arguments, torch: Any) -> Any:
+    x, lambd, bias = (k[name] for name in ("self", "lambd", "bias"))
+    return torch.where(x > lambd, x - bias, torch.where(x < -lambd, x + bias, 0.0))
 
 
 def forward(name: str, step: Any, steps: Any, wrong: tuple[Invalid, ...], **more: Any) -> Any:
@@ -148,6 +167,51 @@ STRETCH = (
     *defects.shapes("grad_input", (4, 3), (1, 3, 4), (1, 4)),
 )
 BELOW = defects.values("lambd", -0.5)
+
+SHRINK = elementwise(
+    "aclnnShrink",
+    prototype="const aclTensor* self, const aclScalar* lambd, const aclScalar* bias,"
+    " aclTensor* out",
+    takes=on((*WITH_BFLOAT16, "Ascend310P"), FLOAT, FLOAT16),
+    inputs=(shared.numbers(1.5, 0.5, -0.5),),
+    output=Out("out", "self", "self"),
+    scalar=by_bias,
+    vector=by_biases,
+    dtypes=(FLOAT, FLOAT16),
+    kernel=dtype_of("self"),
+    npu="torch_npu has no function for it",
+    torch=torch_shrinks,
+    attributes={"lambd": (0.5, 0.0), "bias": (0.25, 0.0, -0.75)},
+    faint=COMMON["faint"],
+    rank_shapes=(*RANK_SHAPES, (1, 2, 1, 1, 2, 1, 1, 1, 3)),  # no rank is too high
+    mixed=(
+        *shared.converted((FLOAT, FLOAT16), (FLOAT16, FLOAT)),
+        *NUMBERS,
+        *(
+            Setup(f"bias-{name}", attributes={"bias": given})
+            for name, given in (("integer", Scalar(INT32, 1)), ("short", Scalar(BF16, 0.3)))
+        ),
+    ),
+    edges=(
+        shared.edges(0.25, -0.25),
+        *(shared.edges(attributes={"bias": bias}) for bias in (INF, NAN, 300.0)),
+    ),
+    invalid=(
+        *defects.nulls("self", "lambd", "bias", "out"),
+        *(
+            row
+            for name in shared.TENSORS
+            for found in (DOUBLE, BF16)
+            for row in defects.dtypes(name, found=found)
+        ),
+        *shared.shapes_of("self"),
+        COMPLEX,
+        Invalid("complex-bias", {"bias": Scalar(COMPLEX64, 1)}, ("bias",), DTypeError),
+        *BELOW,
+        Invalid("format-self-alone", {"self": {"format": Format.NCHW}}, ("self",), FormatError),
+        Invalid("format-out-alone", {"out": {"format": Format.NHWC}}, ("self",), FormatError),
+    ),
+)  # fmt: skip
 
 SHRINKS = (
     forward("Hardshrink", hard, hards, (COMPLEX,), cost=0, reductions=NEGATIVE),

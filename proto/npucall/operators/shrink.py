@@ -1,4 +1,4 @@
-"""Hardshrink and softshrink, which are 0 near 0; and their gradients."""
+"""Shrink, hardshrink and softshrink, which are 0 near 0; and gradients of the last two."""
 
 import numpy as np
 
@@ -12,9 +12,10 @@ from npucall.declare import (
     operator,
     rules,
 )
-from npucall.dtypes import AnyArray, Array
+from npucall.dtypes import HALF_AND_SINGLE, AnyArray, Array
 from npucall.operators import _floats as floats
 from npucall.operators._numerics import chosen
+from npucall.products import A2, A3, ASCEND_310P, ASCEND_950
 
 TENSORS = (*floats.BOTH, "grad_input")
 LAMBD = Attribute("lambd", Kind.SCALAR, "how far from 0 the result is 0")
@@ -111,6 +112,50 @@ def softshrink(facts: Facts, self: Array, lambd: float) -> AnyArray:
     x = np.asarray(self)
     less = x - np.copysign(x.dtype.type(lambd), x)
     return chosen(near(x, lambd), x.dtype.type(0), less, facts.out)
+
+
+@operator(
+    "aclnnShrink",
+    floats.SELF,
+    LAMBD,
+    Attribute("bias", Kind.SCALAR, "how much nearer to 0 the others come"),
+    floats.OUT,
+    products=dict.fromkeys((A2, A3, ASCEND_950, ASCEND_310P), HALF_AND_SINGLE),
+    checks=(
+        rules.present("self", "lambd", "bias", "out"),
+        rules.supported("self", "out"),
+        rules.same_shape("self", "out"),
+        rules.real("lambd", "bias"),  # the service's; what the operator does is not known
+        NOT_NEGATIVE,
+        rules.same_format("self", "out"),
+        rules.succeed_if_empty("self"),
+    ),
+    kernel_dtype=rules.dtype_of("self"),
+    over=elementwise("self"),
+    sample=Sample(attributes={"lambd": 0.25, "bias": 0.125}),
+    source="ops-nn activation/shrink: page aclnnShrink, order of its checks; Ascend 950 by the "
+    "folder's README",
+    area="activations",
+)
+def shrink(facts: Facts, self: Array, lambd: float, bias: float) -> AnyArray:
+    """``self`` brought nearer to 0 by ``bias``, and 0 where it is near already.
+
+    ::
+
+        out = self - bias    where self > lambd
+        out = self + bias    where self < -lambd
+        out = 0              elsewhere, also where self is NaN
+
+    ``lambd`` and ``bias`` are converted to float32; with NaN as ``lambd`` all is 0. ``out`` has the
+    shape of ``self``, of any rank, and may have the other dtype.
+
+    torch has it for two values of ``bias``: with 0 it is ``hardshrink``, with ``lambd`` it is
+    ``softshrink``; these keep NaN.
+    """
+    x = np.asarray(self)
+    far = np.greater(np.abs(x), x.dtype.type(lambd))  # NaN is not
+    less = x - np.copysign(x.dtype.type(1), x) * x.dtype.type(bias)
+    return chosen(np.logical_not(far), x.dtype.type(0), less, facts.out)
 
 
 @operator(
