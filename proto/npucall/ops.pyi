@@ -201,6 +201,7 @@ from npucall.operators.scaled_masked_softmax_backward import scaled_masked_softm
 from npucall.operators.gather import scatter_add as scatter_add
 from npucall.operators.selu import selu as selu
 from npucall.operators.selu import selu_backward as selu_backward
+from npucall.operators.shrink import shrink as shrink
 from npucall.operators.sigmoid import sigmoid as sigmoid
 from npucall.operators.sigmoid_backward import sigmoid_backward as sigmoid_backward
 from npucall.operators.silu import silu as silu
