@@ -52,8 +52,6 @@ def test_every_function_finds_what_ctypes_hands_over(compiled: dict[str, Places]
     assert {"x7", "v7"} <= {place.where for each in standard for place in each.parameters}
 
 
-# --- Mistakes -------------------------------------------------------------------------------------
-
 OTHER = {
     Kind.FLOAT: Kind.DOUBLE,
     Kind.DOUBLE: Kind.FLOAT,
@@ -106,9 +104,6 @@ def test_a_wrong_declaration_is_found_wherever_it_stands(compiled: dict[str, Pla
         found = list(differences(phases(operator), compiled))
         missed += [] if found == [f"{operator.name}GetWorkspaceSize"] else [operator.prototype]
     assert missed == []
-
-
-# --- The standard ---------------------------------------------------------------------------------
 
 
 def test_numbers_and_pointers_have_registers_of_their_own_and_the_rest_eight_bytes_each() -> None:

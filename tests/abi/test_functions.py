@@ -13,8 +13,6 @@ from .headers import Claim, Headers
 from .ours import PHASE_TWO, signature_of, signatures
 from .proofs import NONE, TABLE, claims, proofs
 
-# --- The server's ---------------------------------------------------------------------------------
-
 
 def test_the_table_of_proofs_is_what_was_proved(headers: Headers) -> None:
     assert json.loads(TABLE.read_text()) == proofs(headers), "make abi"
@@ -67,9 +65,6 @@ def test_every_wrong_declaration_is_found(headers: Headers) -> None:
         (claim,) = claims(headers, {name: signature_of(function)})
         wrong.append(claim._replace(name=mistake))
     assert list(headers.refuted(wrong)) == [claim.name for claim in wrong]
-
-
-# --- The simulator's ------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -111,9 +111,6 @@ def test_the_default_variant_runs_where_a_call_names_none(client: Client) -> Non
     assert reply.variant == client.server_info().default_variant
 
 
-# --- Formats --------------------------------------------------------------------------------------
-
-
 def error_about(
     client: Client, operator: str, variant: str, form: Format, shape: tuple[int, ...] = raw.SHAPE
 ) -> FormatError | None:

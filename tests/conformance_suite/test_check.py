@@ -30,8 +30,6 @@ from npucall_conformance.wire import WireAnswer
 
 from .opinions import contradictions
 
-# --- The truth ------------------------------------------------------------------------------------
-
 
 def call() -> MadeCall:
     return call_of(next(iter(cases_of(KL_DIV_BACKWARD, "grid"))), seed=0)

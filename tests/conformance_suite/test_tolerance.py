@@ -56,9 +56,6 @@ def test_an_ulp_is_the_distance_to_the_next_number_and_of_zero_the_smallest_numb
     assert ulp(0.0, dtype) == least
 
 
-# --- Whatever the profile is ----------------------------------------------------------------------
-
-
 @each("profile", PROFILES)
 def test_the_truth_passes_and_of_nothing_nothing_is_wrong(profile: str) -> None:
     result = verdict(profile, [1.5, -2.0, 0.0], [1.5, -2.0, 0.0])
@@ -108,8 +105,6 @@ def test_the_share_of_the_tolerance_is_above_1_exactly_where_an_element_is_outsi
         assert result.outside is not None
         assert result.outside.any()
 
-
-# --- cpu-strict -----------------------------------------------------------------------------------
 
 HALF: Any = {"kernel": FLOAT16}
 HALVES: Any = {"kernel": FLOAT16, "dtype": FLOAT16}
@@ -181,8 +176,6 @@ def test_strict_wants_ties_to_even_where_nothing_is_lost_before(dtype: DType) ->
         assert verdict("cpu-strict", even, truth, dtype=dtype, kernel=kernel, cost=0).passed
         assert not verdict("cpu-strict", odd, truth, dtype=dtype, kernel=kernel, cost=0).passed
 
-
-# --- Devices --------------------------------------------------------------------------------------
 
 ROUNDINGS = [
     (np.trunc, "towards zero"),

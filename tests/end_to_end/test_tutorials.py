@@ -47,8 +47,6 @@ def run(command: list[str], folder: Path, **variables: str) -> subprocess.Comple
     )  # fmt: skip
 
 
-# --- Tutorials ------------------------------------------------------------------------------------
-
 HOSTS = re.compile(r"\bnpu-\w+:50051")
 
 

@@ -80,9 +80,6 @@ def test_a_host_without_a_port_has_that_of_a_server_and_everything_else_is_as_it
     assert ClientSettings.of().target == meant
 
 
-# Pools.
-
-
 @each(
     ("target", "said"),
     [

@@ -80,9 +80,6 @@ def numbers(shape: tuple[int, ...], dtype: Any = np.float32) -> Any:
     return np.asarray(np.random.default_rng(2).integers(-8, 9, shape)).astype(dtype)
 
 
-# Rows.
-
-
 @each("block", [1, 7, 12, MANY])
 @each(
     ("shape", "dim"),
@@ -148,9 +145,6 @@ def test_a_row_that_cannot_be_cut_is_declared_as_it_is() -> None:
     short = prepared(TensorSpec(FLOAT, (2 * BLOCK, BLOCK // 2), (0, 0)), 1)
     assert long.working_bytes == 16 * 8 * (BLOCK + 1)
     assert (short.working_bytes, short.computation) == (0, BLOCK * BLOCK)
-
-
-# At once.
 
 
 @each("shape", [(), (4,), (2, 3, 4)])

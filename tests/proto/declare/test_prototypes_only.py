@@ -64,9 +64,6 @@ def test_a_type_that_no_parameter_of_the_role_has_is_refused(role: Any, c_type: 
         parameter_of("x", c_type, role)
 
 
-# Binding without a signature.
-
-
 def test_arguments_by_name_are_bound_in_any_order() -> None:
     given = {"dim": 0, "tensors": [1]}
     assert CAT.bind((), given) == given

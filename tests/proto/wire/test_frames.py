@@ -146,8 +146,6 @@ def test_what_is_no_frame_is_refused(split: Any, message: bytes, why: str) -> No
         split(message)
 
 
-# Several in a message.
-
 DIRECTIONS: list[tuple[Any, Any, Any, Any]] = [
     (pb.ExecuteStreamRequest, request_frames, split_request_frame, SENT),
     (pb.ExecuteStreamResponse, response_frames, split_response_frame, ANSWERED_WITH),

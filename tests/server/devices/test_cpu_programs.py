@@ -111,9 +111,6 @@ def bytes_of(memory: Any) -> bytes:
     return bytes(memory.read(0, memory.nbytes))
 
 
-# --- Handles --------------------------------------------------------------------------------------
-
-
 def test_a_call_reads_a_part_of_a_handle_and_computes_into_another(device: CpuDevice) -> None:
     call = l1()
     storages = storages_of(call)
@@ -151,9 +148,6 @@ def test_what_a_handle_holds_lives_as_long_as_somebody_reads_it(device: CpuDevic
     assert bytes(seen) == b"12345678"
     assert memory.nbytes == 0
     assert device.memory_for_handles == 0  # they hold host memory
-
-
-# --- Programs -------------------------------------------------------------------------------------
 
 
 def chain(steps: int, *, elements: int = ELEMENTS) -> list[Step]:

@@ -171,9 +171,6 @@ def test_nobody_has_a_turn_after_a_loss_at_any_moment(seeds: range) -> None:
         assert is_at_rest(subject)
 
 
-# --- Other ends------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("seeds", "calls"),
     [(range(2), 500), pytest.param(range(100, 140), 2000, marks=pytest.mark.long)],

@@ -70,9 +70,6 @@ def holding(pool: ThreadPoolExecutor, device: BlockingDevice) -> Holding:
     return Holding(pool, device)
 
 
-# --- Who is next ----------------------------------------------------------------------------------
-
-
 def test_a_call_between_two_blocks_stands_behind_those_that_wait_already(
     pool: ThreadPoolExecutor,
 ) -> None:
@@ -137,9 +134,6 @@ def test_a_call_that_runs_at_once_has_a_turn_from_its_admission_and_no_place() -
         subject.run([], callers[0], first, Record("Execute", "1", "peer"))
     first.read()
     assert is_at_rest(subject)
-
-
-# --- What ends a call -----------------------------------------------------------------------------
 
 
 def test_a_call_whose_deadline_ends_while_it_waits_never_runs(holding: Holding) -> None:

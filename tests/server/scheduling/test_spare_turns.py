@@ -106,9 +106,6 @@ def test_large_calls_that_help_each_other_give_what_one_core_gives(device: CpuDe
     assert is_at_rest(subject)
 
 
-# --- Pauses ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("pauses_all_the_time")
 def test_who_waits_has_the_turn_during_a_pause_and_gives_it_back(pool: ThreadPoolExecutor) -> None:
     small_ran, holding = threading.Event(), threading.Event()
@@ -187,9 +184,6 @@ def test_between_two_pauses_a_call_is_left_alone(monkeypatch: pytest.MonkeyPatch
             turn.pause()
 
     assert execute(executor(FakeDevice(run)), CALL, caller=caller).outputs == [[b"result"]]
-
-
-# --- Stuck ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("pauses_all_the_time")

@@ -102,9 +102,6 @@ def test_the_host_said_alone_leaves_the_prefix() -> None:
     assert settings.listens == (Address("10.0.0.5:50054", MTLS),)
 
 
-# --- Directories ----------------------------------------------------------------------------------
-
-
 def test_a_directory_has_a_port_and_a_security(subtests: pytest.Subtests) -> None:
     rows: list[tuple[Given, list[str]]] = [
         ({"announce": ""}, []),

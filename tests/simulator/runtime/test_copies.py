@@ -69,9 +69,6 @@ def test_host_memory_changed_while_a_copy_reads_it_is_a_violation(cann: Cann) ->
     assert line.endswith("host memory was changed while an asynchronous copy could still read it")
 
 
-# --- Pageable memory ------------------------------------------------------------------------------
-
-
 def test_a_late_copy_of_pageable_memory_reads_what_is_there_then(cann: Cann, stalled: int) -> None:
     source, target = create_string_buffer(b"abcd", 4), cann.device(4)
     cann.ok(cann.aclrtMemcpyAsync(target, 4, source, 4, TO_DEVICE, stalled))
@@ -120,9 +117,6 @@ def test_two_streams_that_touch_the_same_bytes_are_a_violation(cann: Cann, at: i
     if not at:  # so is a copy at once
         cann.download(address, 4)
         assert f"aclrtMemcpy: reads {said}" in cann.violations()
-
-
-# --- Counts ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("soc", "copied"), [("Ascend910B2", 8), ("Ascend950PR_9589", 0)])

@@ -76,9 +76,6 @@ def test_a_destroyed_stream_has_done_its_work_but_by_force(cann: Cann, stalled: 
     assert cann.violations() == []
 
 
-# --- Several threads ------------------------------------------------------------------------------
-
-
 class Caller:
     """Threads of one context that make a call each."""
 

@@ -137,8 +137,6 @@ def test_functions_come_in_the_order_of_the_header() -> None:
     assert [found.name for found in parse(text, "x.h")] == ["aclnnB", "aclStft", "aclnnA"]
 
 
-# --- Any text -------------------------------------------------------------------------------------
-
 IDENTIFIERS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True).filter(
     lambda name: name not in {"const", "struct", "aclnnStatus"}
 )
