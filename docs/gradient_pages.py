@@ -95,7 +95,6 @@ REASONS: dict[str, str] = {
         """,
     "for one shard of a vocabulary that several devices have": "FusedLinearCrossEntropyLossGrad",
     "for clouds of points, with another shape on each product": "ThreeInterpolateBackward",
-    "ConvolutionBackward of permuted axes": "ConvTbcBackward",
 }
 """Why an operator is not there; others are not there yet."""
 

@@ -41,6 +41,7 @@ from npucall.operators.pad import circular_pad3d as circular_pad3d
 from npucall.operators.pad import circular_pad3d_backward as circular_pad3d_backward
 from npucall.operators.clipped_swiglu import clipped_swiglu as clipped_swiglu
 from npucall.operators.clipped_swiglu import clipped_swiglu_grad as clipped_swiglu_grad
+from npucall.operators.conv_tbc_backward import conv_tbc_backward as conv_tbc_backward
 from npucall.operators.convolution import convolution as convolution
 from npucall.operators.convolution_backward import convolution_backward as convolution_backward
 from npucall.operators.cross_entropy_loss import cross_entropy_loss as cross_entropy_loss

@@ -35,7 +35,7 @@ PARTS = re.compile(r"(?P<of>aclnn\w+?)(Target|Dense)?(Backward|Grad)(?P<version>
 PARTIAL = {
     *("aclnnBatchNormReduceBackward", "aclnnBatchNormElemtBackward", "aclnnUnfoldGrad"),
     *("aclnnGroupedBiasAddGrad", "aclnnGroupedBiasAddGradV2", "aclnnModulateBackward"),
-    *("aclnnChamferDistanceBackward", "aclnnGRUBackward"),
+    *("aclnnChamferDistanceBackward", "aclnnGRUBackward", "aclnnConvTbcBackward"),
 }
 """Steps of a gradient, those of what is no operator, and one by a factor less 1 than the forward's.
 """

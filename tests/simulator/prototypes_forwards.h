@@ -373,6 +373,12 @@ SIM_OPERATOR(aclnnConvolutionBackward, const aclTensor *gradOutput, const aclTen
              SIM_OPTIONAL SIM_OUT aclTensor *gradInput, SIM_OPTIONAL SIM_OUT aclTensor *gradWeight,
              SIM_OPTIONAL SIM_OUT aclTensor *gradBias);
 
+// aclnn_convolution_backward.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnConvTbcBackward, const aclTensor *self, const aclTensor *input,
+             const aclTensor *weight, const aclTensor *bias, int64_t pad, int8_t cubeMathType,
+             SIM_OUT aclTensor *gradInput, SIM_OUT aclTensor *gradWeight,
+             SIM_OUT aclTensor *gradBias);
+
 // aclnn_batch_norm.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnBatchNorm, const aclTensor *input, SIM_OPTIONAL const aclTensor *weight,
              SIM_OPTIONAL const aclTensor *bias, SIM_OPTIONAL SIM_OUT aclTensor *runningMean,

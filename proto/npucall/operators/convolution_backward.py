@@ -1,6 +1,6 @@
 """Gradients of a convolution with respect to images, weights and bias."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -216,15 +216,28 @@ def convolution_backward(
         for name, like in zip(OUTPUTS, ("input", "weight", "of_bias"), strict=True)
         if name in facts.asked
     }
+    gradients(call, grad_output, input, weight, found, transposed=transposed)
+    return tuple(found.get(name) for name in OUTPUTS)
+
+
+def gradients(
+    call: Convolution,
+    grad_output: Array,
+    images: Array,
+    weight: Array,
+    found: Mapping[str, AnyArray],
+    *,
+    transposed: bool = False,
+) -> None:
+    """Writes what is in ``found``, by the names of the outputs."""
     if "grad_input" in found:
         back = call.apply if transposed else call.apply_back
-        back(grad_output, weight, found["grad_input"], input.shape, None)
+        back(grad_output, weight, found["grad_input"], images.shape, None)
     if "grad_weight" in found:
-        images, result = (grad_output, input) if transposed else (input, grad_output)
-        call.weights_back(images, result, found["grad_weight"], weight.shape)
+        inner, outer = (grad_output, images) if transposed else (images, grad_output)
+        call.weights_back(inner, outer, found["grad_weight"], weight.shape)
     if "grad_bias" in found:
-        _bias_back(facts, grad_output, found["grad_bias"])
-    return tuple(found.get(name) for name in OUTPUTS)
+        _bias_back(call.facts, grad_output, found["grad_bias"])
 
 
 def _bias_back(facts: Facts, gradient: Array, out: Any) -> None:
