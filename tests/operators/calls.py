@@ -35,10 +35,11 @@ Arrays = dict[str, Any]
 def drawn(case: Case) -> tuple[Arrays, Arrays]:
     """Inputs as arrays without gaps, and attributes as a call has them."""
     made = call_of(case, seed=1)
-    tensors = {n: view(s, made.storages[n]) for n, s in made.arguments.items() if n in case.shapes}
+    given: Arrays = dict(made.arguments)
+    tensors = {n: view(s, made.storages[n]) for n, s in given.items() if n in case.shapes}
     outputs = {output.name for output in case.statement.outputs}
-    others = made.arguments.keys() - tensors.keys() - outputs
-    return tensors, {name: made.arguments[name] for name in others}
+    others = given.keys() - tensors.keys() - outputs
+    return tensors, {name: given[name] for name in others}
 
 
 def usual(statement: Statement, *dtypes: DType) -> Iterator[Case]:

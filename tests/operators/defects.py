@@ -97,7 +97,7 @@ class Table:
             without(arguments, name, change)  # an output that nobody asks for is not there
         elif isinstance(change, dict) and isinstance(spec, TensorSpec):
             said = {field: change.get(field, getattr(spec, field)) for field in FIELDS}
-            arguments[name] = TensorSpec(**said, strides=change.get("strides"))
+            arguments[name] = TensorSpec(**said | {"strides": change.get("strides")})
         else:
             arguments[name] = argument_of(self.statement.attribute(name).c_type, change)
 
