@@ -34,13 +34,14 @@ from npucall_conformance.stating.written import WrittenCall, of
 NAN, INF = reals.NAN, reals.INFINITY
 REAL = (*FLOATS, DOUBLE, *INTEGERS, BOOL)
 INDICES = ("indices[0]", "indices[1]")
+THIRD = "indices[2]"
 ADDED = {"accumulate": True}
 
 
 def shapes(base: Shape, _: Attributes) -> dict[str, Shape]:
     """One more place than there are along the first axis; values are the same for each of them."""
     places = (base[0] + (base[0] > 0),)
-    return {"self_ref": base, **dict.fromkeys(INDICES, places), "values": base[2:]}
+    return {"self_ref": base, **dict.fromkeys((*INDICES, THIRD), places), "values": base[2:]}
 
 
 def places(axis: int) -> Domain:
@@ -55,7 +56,7 @@ def places(axis: int) -> Domain:
 
 def index_of(k: Arguments) -> tuple[Any, ...]:
     """The index as NumPy takes it."""
-    there = [name for name in INDICES if k[name] is not None]
+    there = [name for name in (*INDICES, THIRD) if k[name] is not None]
     return tuple(
         slice(None)
         if not k[name].size
@@ -135,7 +136,7 @@ def indices_in(k: Any, name: str, is_mask: bool) -> Any:  # noqa: FBT001
 
 
 def torch_says(k: Arguments, torch: Any) -> Any:
-    found = [indices_in(k, n, k.dtypes[n] is BOOL) for n in INDICES if k[n] is not None]
+    found = [indices_in(k, n, k.dtypes[n] is BOOL) for n in (*INDICES, THIRD) if k[n] is not None]
     if all(each is None for each in found):
         return None
     return torch.ops.aten.index_put(k["self_ref"], found, k["values"], k["accumulate"])
@@ -165,6 +166,7 @@ INDEX_PUT_IMPL = Statement(
         In("self_ref", normal(), updated=True),
         In(INDICES[0], places(0), dtypes=(INT64, INT32), apart=True),
         In(INDICES[1], places(1), dtypes=(INT64, INT32), optional=True, apart=True),
+        In(THIRD, places(2), dtypes=(INT64, INT32), optional=True, refused=True, apart=True),
         In("values", normal()),
     ),
     outputs=(Out("self_ref", "self_ref", "self_ref"),),
@@ -194,6 +196,10 @@ INDEX_PUT_IMPL = Statement(
               "values": (3, 2, 1, 2)}, absent=("",), attributes=ADDED),
         Setup("all", (3, 4), shapes={INDICES[0]: (0,), INDICES[1]: (0,), "values": (3, 4)},
               absent=("",)),
+        Setup("all-of-the-second", (3, 4, 5, 2), shapes={INDICES[0]: (2, 1), INDICES[1]: (0,),
+              THIRD: (3,), "values": (3, 4, 2)}, absent=("",)),
+        Setup("three", (3, 4, 5), shapes={INDICES[0]: (2, 1), INDICES[1]: (3,), THIRD: (1,),
+              "values": (2, 1)}, absent=("",), attributes=ADDED),
     ),
     edges=(
         Setup("mask", (2, 3, 2), shapes={"values": (4, 2)}, values={INDICES[0]: MASK},
