@@ -298,6 +298,8 @@ ADA_LAYER_NORM_BACKWARD = Statement(
             "input": [[[1.0, 1, 1, 1], [1, NAN, 2, 3], [1e4, -1e4, 0, 1], [1, 2, 3, 4]]],
             "grad_out": [[[1.0, 2, 3, 4], [1, 1, 1, 1], [300, -300, 1, 0], [INF, 0, 0, 1]]],
         }),
+        Setup("equal", (1, 2003, 3), values={"input": [[[0.1, 1 / 3, 2]] * 2003],
+                               "grad_out": [[[0.7, 0.1, 0.3]] * 2003]}),
     ),
     invalid=(
         *defects.nulls("grad_out", "input", "normalized_shape", "mean", "rstd", *PAIR),

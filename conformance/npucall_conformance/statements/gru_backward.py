@@ -231,6 +231,7 @@ GRU_BACKWARD = Statement(
                 base=Setup(shapes={"batch_sizes": (2,)}), alone=True),
         *defects.shapes("input", (6, 5)),
         *defects.shapes("input", (0, 3, 5), blames=("input", "hx")),
+        *defects.shapes("hx", (1, 3, 0), blames=("input", "hx")),
         *defects.values("num_layers", 0, -1),
         Invalid("two-layers", {"num_layers": 2}, ("hx",), ShapeError),
         *defects.shapes("hx", (2, 3, 4), (1, 2, 4)),

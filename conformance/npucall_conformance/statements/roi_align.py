@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -222,6 +223,13 @@ def flat(name: str, *shape: int) -> Invalid:
 FIVE = defects.shapes("boxes", (BOXES, 4), (BOXES, 6))
 CROPPED = [[0.0, -3.0, -2.5, 14.25, 9.5], [0.5, 3.25, 4.5, 3.25, 4.5], [1.0, 4.5, 5.0, 2.25, 1.5]]
 """Boxes beyond the planes, of no extent, and with their corners exchanged."""
+AT_ENDS = Setup(
+    "at-the-ends", (2, 2, 5, 6),
+    values={"boxes": [[0.0, -2, -2, 4, 2], [1.0, 1, 2, 7, 6], [0.0, -2.25, -2.25, 6.75, 6.25]]},
+    attributes={"pooled_height": 2, "pooled_width": 3, "spatial_scale": 1.0, "sampling_ratio": 1,
+                "aligned": False, "input_shape": (2, 2, 5, 6)},
+)  # fmt: skip
+"""Samples one cell before the planes, and one behind their last, which count; others do not."""
 
 
 def shapes(base: Shape, _: Attributes) -> dict[str, Shape]:
@@ -249,7 +257,10 @@ ROI_ALIGN_V2 = Statement(
         Setup("long-rows", (1, 2, 3, 40_003)),
         Setup("one-row", (1, 1, 401, 301)),
     ),
-    edges=(Setup("beyond", values={"boxes": CROPPED}),),
+    edges=(
+        Setup("beyond", values={"boxes": CROPPED}),
+        replace(AT_ENDS, attributes={n: AT_ENDS.attributes[n] for n in ATTRIBUTES}),
+    ),
     invalid=(
         *defects.nulls("self", "boxes", "out"),
         *defects.dtypes("self", found=DOUBLE),
@@ -301,7 +312,7 @@ ROI_ALIGN_V2_BACKWARD = Statement(
         Setup("long-rows", (1, 20_003, 3, 7)),
         Setup("one-row", (1, 20_003, 7, 2)),
     ),
-    edges=(Setup("beyond", values={"boxes": CROPPED}),),
+    edges=(Setup("beyond", values={"boxes": CROPPED}), AT_ENDS),
     invalid=(
         *defects.nulls("grad_output", "boxes", "input_shape", "grad_input"),
         *defects.dtypes("grad_output", found=FLOAT16),
