@@ -209,7 +209,10 @@ GRU_BACKWARD = Statement(
     sized=lambda count: (3, max(count // 12, 1), 4),
     chunked=(3, 110_000, 4),
     large_shape=(3, 4_001, 9),
-    large=(Setup("many-items", (2, 25_013, 2)), Setup("many-steps", (301, 83, 4))),
+    large=(
+        more("many-items", (2, 25_013, 2), 1, 1, bias=True),
+        Setup("many-steps", (301, 83, 4)),
+    ),
     edges=(
         more("bias", (3, 2, 2), 1, 1, bias=True),
         more("layers", (3, 2, 2), 2, 1, bias=False, batch_first=True),

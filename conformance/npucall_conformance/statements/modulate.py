@@ -193,6 +193,8 @@ MODULATE_BACKWARD = Statement(
         Setup("numbers", (1, 2, 4), values={
             "grad_output": [[[1.0, INF, 0, 3], [NAN, 2, -1, 6e4]]], "scale": [[0.0, 1, INF, 2]],
             "input": [[[1.0, 2, INF, -3], [1, -INF, 1, 6e4]]]}),
+        Setup("equal", (1, 2003, 3), values={
+            "grad_output": [[[0.7, 0.1, 0.3]] * 2003], "input": [[[0.1, 1 / 3, 2]] * 2003]}),
     ),
     invalid=(
         *defects.nulls("grad_output", "input", "grad_input", *PAIR),
