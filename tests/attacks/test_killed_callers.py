@@ -110,8 +110,6 @@ def test_device_memory_of_killed_callers_is_free_within_one_lease(
     assert (told["violations"], told["live_objects"]) == ([], {})
 
 
-# --- The callers ----------------------------------------------------------------------------------
-
 COUNT = 1 << 16
 """Elements of a tensor, of 4 bytes each."""
 BYTES = 4 * COUNT

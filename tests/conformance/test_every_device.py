@@ -63,9 +63,6 @@ def test_a_plan_on_the_reference_needs_no_workspace() -> None:
     assert not [t for t, given in calls() if LOCAL.plan(t.operator, **given).workspace_bytes]
 
 
-# --- Defects --------------------------------------------------------------------------------------
-
-
 def refusal(client: Client, ask: Any, table: Table, *rows: Invalid) -> NpucallError | None:
     call = table.call(*rows)
     inputs = [p.name for p in table.operator.given]

@@ -27,9 +27,6 @@ from npucall_conformance.stating.statement import Statement
 from .opinions import contradictions, faint, of_torch
 from .servers import PARTS
 
-# --- Cases ----------------------------------------------------------------------------------------
-
-
 # Ids that bundles, reports and people remember: a change of them is a change of the contract.
 KNOWN = (
     "aclnnKlDivBackward/grid/f32-none-4x6-0001",
@@ -181,9 +178,6 @@ def test_a_dtype_has_several_names_and_another_one_is_refused() -> None:
     assert {dtype_named(name) for name in ("bf16", "BF16", "bfloat16")} == {BF16}
     with pytest.raises(ValueError, match="f99"):
         dtype_named("f99")
-
-
-# --- Statements -----------------------------------------------------------------------------------
 
 
 EACH = each("statement", statements())

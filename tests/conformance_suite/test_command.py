@@ -173,9 +173,6 @@ def test_a_case_that_failed_on_another_soc_is_run_again_and_replayed_there(
     assert replay(str(folder), "local:").exit_code == 0
 
 
-# --- Random calls, golden data -------------------------------------------------------------------
-
-
 def test_a_random_call_that_fails_is_run_again_by_its_id_until_it_is_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_clock: object
 ) -> None:
@@ -203,8 +200,6 @@ def test_golden_data_need_no_server(tmp_path: Path) -> None:
     assert (manifest["product"], manifest["profile"]) == ("Ascend950", "cann-standard")
     assert f"{len(manifest['cases'])} cases for Ascend950" in result.output
 
-
-# --- Every product --------------------------------------------------------------------------------
 
 SOCS = {
     "Ascend910B1": "Ascend910B", "Ascend910_9391": "Ascend910_93", "Ascend950PR_9589": "Ascend950",

@@ -48,9 +48,6 @@ def test_json_has_no_constants_that_json_has_not(report: Report) -> None:
     json.loads(files.as_json(report), parse_constant=refuse)
 
 
-# --- text -----------------------------------------------------------------------------------------
-
-
 def test_the_command_that_runs_a_case_again_has_what_its_data_depend_on() -> None:
     assert rerun(REPORT, OUTSIDE) == (
         "npucall conform npu-7:50051 --profile cann-standard --seed 7 "
@@ -66,9 +63,6 @@ def test_the_command_that_runs_a_case_again_has_what_its_data_depend_on() -> Non
 @each(("value", "text"), [(0.0, "0"), (0.4999, "0.5"), (3.5e5, "3.5e+05"), (math.inf, "∞")])
 def test_numbers_have_three_digits(value: float, text: str) -> None:
     assert number(value) == text
-
-
-# --- JSON -----------------------------------------------------------------------------------------
 
 
 def test_json_has_the_keys_that_its_documentation_names() -> None:
@@ -118,9 +112,6 @@ def test_json_has_tallies_by_operator_and_dtype() -> None:
     assert [blocks[KL, "grid"][key] for key in ("cases", "passed", "ratio")] == [2, 2, 0.75]
     # An infinity is a string that float reads.
     assert DATA["total"]["ulp"] == "inf"
-
-
-# --- JUnit XML ------------------------------------------------------------------------------------
 
 
 @EVERY

@@ -131,9 +131,6 @@ def test_frames_are_answered_and_streams_end_as_the_contract_says(caller: Caller
     assert wrong == []
 
 
-# --- Chunks of replies ----------------------------------------------------------------------------
-
-
 def prelu_backward(*discarded: str) -> list[pb.ExecuteStreamRequest]:
     """Two outputs, each of more than 1 MiB: ``grad_input`` and ``grad_weight``."""
     tensors = [wire.tensor(name, 1, COLUMNS) for name in ("grad_output", "self")]
@@ -173,9 +170,6 @@ def test_outputs_may_come_before_the_reply(caller: Caller) -> None:
     assert sum(len(each.chunk.data) for each in chunks) == 4 * elements
 
 
-# --- Names ----------------------------------------------------------------------------------------
-
-
 def test_the_name_of_a_stream_names_no_call(caller: Caller) -> None:
     says("the metadata of the stream names no call")
     frames = begin(1, BARE, request_id="mine"), begin(2, BARE), begin(3, BARE, request_id="y" * 200)
@@ -194,8 +188,6 @@ def test_several_frames_come_in_a_message_where_the_caller_says_so(caller: Calle
     answers, _ = caller.exchange(several, metadata=[("npucall-frames-per-message", "8")])
     assert sum(1 + len(each.more) for each in answers) == 3
 
-
-# --- Sessions and programs ------------------------------------------------------------------------
 
 HANDLE, KEPT = b"h" * 16, b"k" * 16
 

@@ -26,9 +26,6 @@ INT64 = tensor_pb2.DATA_TYPE_INT64
 NOWHERE = tensor_pb2.Storage()
 
 
-# --- Arguments ------------------------------------------------------------------------------------
-
-
 def test_an_argument_that_cannot_be_absent_says_so(caller: Caller) -> None:
     says(
         "An attribute of a C type that is no pointer cannot be absent: ATTRIBUTE_INVALID",
@@ -71,9 +68,6 @@ def test_an_operator_that_a_cpu_server_does_not_have_breaks_a_rule() -> None:
     assert not listed.available
     assert "does not have it" in listed.unavailable_because
     assert (refusal.reason, refusal.facts["aclnn_status"]) == ("DTYPE_UNSUPPORTED", "161002")
-
-
-# --- Storages -------------------------------------------------------------------------------------
 
 
 def test_a_storage_of_0_bytes_has_a_place_too(caller: Caller) -> None:
@@ -143,9 +137,6 @@ def test_the_mean_of_no_elements_is_nan_and_the_sum_0(caller: Caller) -> None:
         )
         (found,) = caller.numbers(asked)
         assert str(found) == expected
-
-
-# --- What a client sets ---------------------------------------------------------------------------
 
 
 def test_a_long_request_id_is_cut_and_a_missing_one_made(caller: Caller) -> None:

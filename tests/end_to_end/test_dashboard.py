@@ -77,9 +77,6 @@ def command(name: str) -> str:
     return found
 
 
-# --- Against the declaration ----------------------------------------------------------------------
-
-
 def test_every_metric_and_label_that_is_asked_for_is_declared() -> None:
     wrong = []
     for place, expression in queries().items():
@@ -115,9 +112,6 @@ def test_reasons_that_are_asked_for_are_reasons_of_errors() -> None:
     asked = {each for found in re.findall(r'reason=~?"(.*?)"', texts) for each in found.split("|")}
     assert asked
     assert asked <= {*reasons(NpucallError), "OK"}
-
-
-# --- Against Prometheus ---------------------------------------------------------------------------
 
 
 @pytest.mark.more

@@ -74,8 +74,6 @@ def channel(server: ServerProcess) -> Iterator[grpc.Channel]:
         assert (info.calls_in_flight, info.bytes_in_flight) == (0, 0)
 
 
-# --- Any bytes ------------------------------------------------------------------------------------
-
 VALID = [
     wire.long_call(2, 3),
     request_of(L1, [tensor(name, 2) for name in INPUTS], *[ONE * 2] * 3),
@@ -134,9 +132,6 @@ def test_any_bytes_to_any_method_are_answered(channel: grpc.Channel, examples: i
         assert wire.refusal(channel, method, request) in REASONS
 
     check()
-
-
-# --- Claims ---------------------------------------------------------------------------------------
 
 
 def l1(*target: int, storage: bytes = ONE, **spec: object) -> bytes:
@@ -256,8 +251,6 @@ def test_plan_refuses_a_large_call_before_it_reads_it(
     assert wire.refusal(channel, "Plan", request) == "MESSAGE_MALFORMED"
     assert wire.peak_bytes(server.process.pid) - before < 8 * len(request)
 
-
-# --- A million ------------------------------------------------------------------------------------
 
 FRAMES = 1_000_000
 FRAMES_A_STREAM = 300

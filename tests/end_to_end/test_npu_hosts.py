@@ -47,8 +47,6 @@ def connected(*flags: str, **options: Any) -> Iterator[Client]:
         yield client
 
 
-# --- Products -------------------------------------------------------------------------------------
-
 PRODUCTS = {
     "Ascend910A": "Ascend910",
     "Ascend310P3": "Ascend310P",
@@ -87,9 +85,6 @@ def test_a_server_serves_as_the_soc_of_its_host_and_never_asks_the_device_what_r
             assert found.astype(np.float32).tolist() == [-0.25] * 3
     calls = json.loads(report.read_text())["counters"]["calls"]
     assert calls["aclnnKlDivBackwardGetWorkspaceSize"] == 1
-
-
-# --- Memory ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.more

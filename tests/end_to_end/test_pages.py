@@ -175,9 +175,6 @@ def test_no_page_has_marks_of_a_merge() -> None:
     assert [page_id(page) for page in pages if marks.search(page.read_text(encoding="utf-8"))] == []
 
 
-# --- The layers -----------------------------------------------------------------------------------
-
-
 @cache
 def layers() -> dict[str, list[set[str]]]:
     """The layers of each container, from above, by the import contracts."""

@@ -96,9 +96,6 @@ def streamed(
     return [pb.ExecuteStreamResponse.FromString(answer) for answer in answers]
 
 
-# --- Calls ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("elements", [0, 1, 1000, MIB])
 def test_tensors_are_read_and_written_where_they_lie(
     channel: grpc.Channel, side: str, elements: int
@@ -151,9 +148,6 @@ def test_a_call_that_does_not_fit_its_memory_is_refused_on_both_ways(
         ):
             told = wire.refusal(channel, "Plan", request.SerializeToString())
             assert told == "MESSAGE_MALFORMED"  # a plan has no places
-
-
-# --- Room -----------------------------------------------------------------------------------------
 
 
 def test_bytes_in_shared_memory_count_once_towards_the_memory_limit(tmp_path: Path) -> None:
@@ -254,8 +248,6 @@ def test_a_path_that_is_taken_ends_the_server_with_71(
         assert Path(path).exists()
 
 
-# --- Clients and restarts -------------------------------------------------------------------------
-
 ONE = np.ones((), np.float32)
 NUMBERS = np.arange(-MIB, MIB, dtype=np.float32)
 SIGNS = np.sign(NUMBERS)
@@ -317,9 +309,6 @@ def test_a_server_without_the_setting_says_so() -> None:
             pytest.raises(SharedMemoryError, match="--shared-memory PATH"),
         ):
             client.shared(MIB)
-
-
-# --- An NPU ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("limit", only("1MiB", "64MiB", "0"))

@@ -36,8 +36,6 @@ from .defects import TABLES, Table, answer_of, changed
 
 each = pytest.mark.parametrize("table", TABLES, ids=str)
 
-# --- Defects --------------------------------------------------------------------------------------
-
 UNREACHED = (" promote to one", "can be cast to the dtype of", "promotion is one that the product")
 """Checks that may refuse nothing: whatever the lists of dtypes let pass promotes, and is cast."""
 
@@ -148,9 +146,6 @@ def test_an_input_that_is_empty_alone_ends_the_checks_unless_only_self_does() ->
     assert not wrong
 
 
-# --- Products and dtypes --------------------------------------------------------------------------
-
-
 def test_every_product_takes_the_dtypes_that_are_stated() -> None:
     # What becomes of FLOAT8 the sources do not say.
     known = [dtype for dtype in DTYPES if dtype.kind != "other"]
@@ -180,8 +175,6 @@ def takes_all_of(table: Table, dtype: DType, product: Product) -> bool:
     changes: dict[str, Any] = {name: {"dtype": dtype} for name in own}
     return table.refusal(changed(**{**changes, **numbers, **asked, **outputs}), on=product) is None
 
-
-# --- Answers --------------------------------------------------------------------------------------
 
 OF_NUMBERS = (
     *("listing", "products", "defaults", "grid", "mixed", "edge", "written", "reduction"),

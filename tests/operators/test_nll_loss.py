@@ -39,9 +39,6 @@ def gradient(tensors: dict[str, Any], g: Any, total: float = 2) -> dict[str, Any
     return {**tensors, **more}
 
 
-# --- Labels ---------------------------------------------------------------------------------------
-
-
 @each("label", NO_CLASS)
 def test_a_label_that_is_no_class_counts_for_nothing(label: int) -> None:
     tensors = rows([1, label, 3])
@@ -99,9 +96,6 @@ def test_if_no_row_counts_the_mean_is_nan_and_the_sum_0() -> None:
         assert [array.item() for array in found] == [0, 0]
 
 
-# --- Sums and weights -----------------------------------------------------------------------------
-
-
 def test_float16_sums_are_not_rounded_before_they_are_divided() -> None:
     tensors = {
         "self": np.full((40, 1), -60000, np.float16),
@@ -152,9 +146,6 @@ def test_a_gradient_that_is_no_number_stays_in_its_row(value: float) -> None:
     tensors |= {"weight": np.ones(4, np.float32), "self": np.full((3, 4), NAN, np.float32)}
     found = run(nll_loss_backward, tensors, reduction=NONE, ignore_index=0)
     np.testing.assert_array_equal(found, [[0, -1, 0, 0], [0, 0, 0, 0], [0, -value, 0, 0]])
-
-
-# --- Shapes ---------------------------------------------------------------------------------------
 
 
 @each(

@@ -42,9 +42,6 @@ def of_kind(kind: str, value: Any) -> tuple[str | None, Any]:
     return argument.WhichOneof("value"), argument
 
 
-# Names and positions.
-
-
 def test_positions_follow_the_order_of_the_c_function_and_names_their_own() -> None:
     values = decoded(ONES, ONES, ONES, 2, True)
     assert list(values) == ["grad_output", "self", "target", "reduction", "log_target"]
@@ -183,9 +180,6 @@ def test_what_a_kind_does_not_hold_is_refused_by_name(kind: str, given: Any) -> 
     assert (caught.value.parameter, caught.value.aclnn_status) == ("n", None)
 
 
-# The cache of calls.
-
-
 def slope_sent(slope: Any) -> Any:
     """The aclScalar of a declared operator."""
     request = bound(leaky_relu_backward, PAIR, PAIR, slope)
@@ -235,9 +229,6 @@ def test_a_number_reaches_a_server_with_its_dtype(client: Any) -> None:
         np.testing.assert_array_equal(client.run(leaky_relu_backward, x, x, slope), [-0.5, 2])
         found = client.run("aclnnLeakyReluBackward", x, x, negative_slope=slope)
         np.testing.assert_array_equal(found, [-0.5, 2])
-
-
-# Answers.
 
 
 def test_several_outputs_are_a_named_tuple_whatever_their_names() -> None:

@@ -41,9 +41,6 @@ def spec(*shape: int) -> TensorSpec:
     return TensorSpec(FLOAT, shape)
 
 
-# Lists.
-
-
 @each("together", [list, tuple])
 def test_the_tensors_of_a_list_are_sent_one_by_one_in_their_order(together: Any) -> None:
     column = np.array([[3, 4], [5, 6]], np.float32).T
@@ -106,9 +103,6 @@ def test_outputs_of_a_list_are_not_sent_unless_the_layout_is_kept() -> None:
     }  # fmt: skip
 
 
-# Answers.
-
-
 def test_outputs_of_a_list_are_written_to_the_arrays_of_the_caller_in_their_order() -> None:
     out = [np.zeros(1, np.float32) for _ in range(12)]
     request = bound(SPLIT, {"out": out}, self=PAIR, dim=0)
@@ -136,9 +130,6 @@ def test_a_list_with_too_few_bytes_is_a_bug_of_the_server() -> None:
         answers.unpack(request, answer, [bytes(8)])
 
 
-# In place.
-
-
 @each("keep_layout", [False, True])
 def test_an_output_in_place_with_gaps_is_read_and_written_through_them(keep_layout: bool) -> None:
     memory = np.array([1, 9, 2, 9], np.float32)
@@ -156,9 +147,6 @@ def test_an_output_in_place_that_runs_backwards_is_gathered_and_scattered() -> N
     assert storages(request) == {"selfRef": [3, 2, 1]}
     answers.unpack(request, reply({"selfRef": spec(3)}), [TRIPLE.tobytes()])
     assert memory.tolist() == [5, 4, 3]
-
-
-# Roles.
 
 
 PLAIN, AS_INPUT, AS_OUTPUT = pb.ROLE_UNSPECIFIED, pb.ROLE_INPUT, pb.ROLE_OUTPUT

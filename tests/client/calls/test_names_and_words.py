@@ -152,9 +152,6 @@ def test_the_words_of_a_variant_are_its_own(client: Client) -> None:
         client.run("aclnnKlDivTargetBackward", ONES, ONES, ONES, **given)
 
 
-# Typed in a shell.
-
-
 def test_an_argument_that_is_typed_may_have_its_name_in_c(client: Client) -> None:
     given, _ = arguments_of(["gradOutput=[1]", "logTarget=true"], kl_div_backward, "float32")
     assert list(given) == ["grad_output", "log_target"]

@@ -219,9 +219,6 @@ def test_a_name_that_the_server_does_not_know_is_unknown_each_time(
     assert transport.ran == []
 
 
-# What is refused.
-
-
 # A server that is newer than this client declares operators that it does not know.
 
 

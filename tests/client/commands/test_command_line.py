@@ -117,9 +117,6 @@ def test_another_distribution_adds_a_subcommand(said: Any, monkeypatch: pytest.M
     assert "  mine " in said("--help")
 
 
-# Targets.
-
-
 @each("name", NAMES)
 def test_every_subcommand_takes_the_target_and_some_a_soc(commands: Any, name: str) -> None:
     options = [word for parameter in commands[name].params for word in parameter.opts]
@@ -148,9 +145,6 @@ def test_the_target_is_given_once(run: Any) -> None:
     assert ended.stderr == (
         "npucall: target: give it once; found local: and --target npu-host:50051\n"
     )
-
-
-# JSON, completion, colours, progress.
 
 
 @each(
@@ -272,9 +266,6 @@ def test_record_says_at_the_end_what_is_not_in_its_file(
     assert said in ended.stderr.splitlines()[-1]
 
 
-# Nothing is cut.
-
-
 def test_no_name_is_cut_at_80_columns(said: Any) -> None:
     shown = said("operators", "-t", "local:", COLUMNS="80")
     assert max(map(len, shown.splitlines())) <= 80
@@ -317,9 +308,6 @@ def test_a_table_of_any_width_has_every_letter(
     assert "a_very_long_name_of_one" in "".join(printed.split())
 
 
-# Help.
-
-
 @each("name", ["", *NAMES])
 def test_help_is_plain_text_of_80_columns_with_examples(said: Any, name: str) -> None:
     shown = said(*filter(None, [name]), "--help", COLUMNS="80")
@@ -342,9 +330,6 @@ def test_the_examples_of_the_help_are_commands_that_there_are(commands: Any, nam
         called, *words = shlex.split(example)
         assert called == name
         commands[name].make_context(name, words)  # raises for what it does not take
-
-
-# Exit codes and errors.
 
 
 @each(

@@ -18,8 +18,6 @@ from npucall_client.pool.sources.files import PathLister
 from npucall_client.pool.sources.poller import Poller
 from npucall_client.settings import ClientSettings
 
-# A source that looks.
-
 
 class FakeLister:
     """Lists addresses; none: it fails. Waits for ``goes_on`` each time."""
@@ -132,9 +130,6 @@ def test_a_source_does_not_keep_alive_who_hears(source: Poller) -> None:
     until(lambda: not threads_named(source._name))
 
 
-# Names.
-
-
 def _entry(address: str, port: int) -> tuple[Any, ...]:
     if ":" in address:
         return socket.AF_INET6, socket.SOCK_STREAM, 6, "", (address, port, 0, 0)
@@ -161,9 +156,6 @@ def test_each_address_of_a_name_is_a_member_whose_certificate_has_that_name(
     until(source.why_empty)
     assert source.why_empty() == ("npu.lab: the name has no addresses: Name or service not known")
     source.close()
-
-
-# Files.
 
 
 @pytest.fixture

@@ -74,9 +74,6 @@ def test_a_delay_that_ends_after_the_timeout_or_that_nobody_waits_for_is_told_no
     assert found.retry_after == delay
 
 
-# Streams.
-
-
 def full_at_first(times: int, retry_after: float = SOON) -> fake.Behaviour:
     """Refuses so many calls, and answers the others."""
     return fake.refusing(*[QueueFullError("the queue is full", retry_after=retry_after)] * times)

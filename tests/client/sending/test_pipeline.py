@@ -203,9 +203,6 @@ def test_a_cancel_ends_a_call_and_is_told(server: fake.FakeServer, by_hand: ByHa
         assert not call.cancel()
 
 
-# Streams that end.
-
-
 def ended(frames: fake.Frames, context: grpc.ServicerContext) -> fake.Answers:
     """By the server, well."""
     next(frames)

@@ -229,8 +229,6 @@ def test_it_is_lost_where_the_server_says_so() -> None:
     finished(renewal.close())
 
 
-# --- The command ----------------------------------------------------------------------------------
-
 CHILD = """
 import numpy, npucall_client
 from npucall.operators.l1_loss_backward import l1_loss_backward

@@ -91,9 +91,6 @@ def test_what_never_fits_is_refused_before_anything_is_sent(server: FakeServer) 
     assert server.streams == 0
 
 
-# Answers.
-
-
 @BOTH_SENDERS
 def test_an_answer_in_chunks_is_put_together(server: FakeServer) -> None:
     parts = ((0, 0, DATA[:MIB]), (0, MIB, DATA[MIB : MIB + 1]), (0, MIB + 1, DATA[MIB + 1 :]))
@@ -106,9 +103,6 @@ def test_an_answer_in_chunks_is_put_together(server: FakeServer) -> None:
     np.testing.assert_array_equal(out, LARGE)
     np.testing.assert_array_equal(target, LARGE)
     assert out.flags.writeable
-
-
-# Streams that end.
 
 
 @BOTH_SENDERS
@@ -200,9 +194,6 @@ def test_a_deadline_ends_a_call_at_any_chunk(server: FakeServer) -> None:
     ):
         run(client.options(timeout=0.3), numbers(64 * MIB))
     assert not begun.is_set() or ended.wait(PATIENCE)
-
-
-# Progress.
 
 
 @BOTH_SENDERS

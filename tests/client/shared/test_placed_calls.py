@@ -75,9 +75,6 @@ def places_of(request: pb.ExecuteRequest) -> dict[str, tuple[int, int]]:
     return {p.output: (p.region.offset, p.region.length) for p in request.output_places}
 
 
-# Inputs and outputs.
-
-
 @BOTH_SENDERS
 def test_inputs_and_outputs_in_the_memory_stay_and_others_travel(
     client: Client, memory: SharedMemory, server: SharingServer
@@ -175,9 +172,6 @@ def test_an_output_that_the_operator_reads_is_read_there_and_comes_in_the_answer
     outputs = {"y": memory.array(NUMBERS)}
     for keep_layout in False, True:
         assert placed(client, UPDATE, outputs, x=ONE, keep_layout=keep_layout) == ({"y"}, set())
-
-
-# Chunks.
 
 
 def test_only_bytes_that_travel_count_for_chunks(server: SharingServer) -> None:
@@ -286,9 +280,6 @@ def test_the_same_error_of_other_calls_is_theirs(client: Client, server: Sharing
         run(client, NUMBERS)
     with client.pipeline() as pipeline, pytest.raises(SharedMemoryError):
         submit(pipeline, NUMBERS).result(PATIENCE)
-
-
-# Answers.
 
 
 def answer_of(*offsets: int) -> pb.ExecuteResponse:

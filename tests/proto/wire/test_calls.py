@@ -185,9 +185,6 @@ def test_the_rules_are_asked_when_the_structure_is_right() -> None:
     assert caught.value.aclnn_status == 161001
 
 
-# The cache.
-
-
 def valid(reduction: int = 0) -> bytes:
     dense = tensor_pb2.TensorSpec(dtype=1, shape=[2])
     tensors = [pb.Argument(name=name, stored=name != "self", tensor=dense) for name in READ]
@@ -277,8 +274,6 @@ def test_a_call_that_is_not_kept_is_not_known() -> None:
     cached.of(call)
     assert cached.received(message_of(call, 8, 8)) is None
 
-
-# Calls of any content.
 
 integers = st.integers(-(2**63), 2**63 - 1) | st.integers(-1, 4)
 lists = st.lists(integers, max_size=3)

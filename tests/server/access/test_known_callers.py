@@ -22,9 +22,6 @@ def shown(caller: pb.CallerInfo) -> tuple[str, str, str, str]:
     return caller.tenant, caller.name, role[len("CALLER_ROLE_") :], known_by[len("KNOWN_BY_") :]
 
 
-# --- By what --------------------------------------------------------------------------------------
-
-
 def test_a_token_says_tenant_name_role_and_end_and_the_tenant_gives_the_role_that_it_lacks(
     server: TenantServer, channel: grpc.Channel
 ) -> None:
@@ -84,9 +81,6 @@ def test_memory_without_a_credential_is_that_of_the_processes_user(
         with pytest.raises(grpc.RpcError) as refused:
             ask(channel, "Execute", request, bearer(server.token("mallory")))
     assert refusal(refused.value).reason == "SHARED_MEMORY"
-
-
-# --- What changes ---------------------------------------------------------------------------------
 
 
 def reason(channel: grpc.Channel, token: str) -> str:
@@ -155,9 +149,6 @@ def test_of_an_issuer_that_changes_its_keys_the_new_one_is_fetched_and_the_old_o
     assert reason(channel, new) == "CREDENTIAL_INVALID"
     until(lambda: reason(channel, new) == "OK", "the new key is known")
     until(lambda: reason(channel, old) == "CREDENTIAL_INVALID", "the old one is known no more")
-
-
-# --- Streams --------------------------------------------------------------------------------------
 
 
 def opened(channel: grpc.Channel, token: str) -> RawStream:

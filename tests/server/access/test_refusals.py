@@ -41,9 +41,6 @@ Make = Callable[[TenantServer], str]
 Metadata = tuple[tuple[str, str], ...]
 
 
-# --- Who is refused -------------------------------------------------------------------------------
-
-
 def revoked_token(server: TenantServer) -> str:
     token = server.token("fired")
     with server.channel() as channel:
@@ -115,9 +112,6 @@ TOKENS: dict[str, tuple[Make, str]] = {
 """What makes a token, and the fault with which it is refused."""
 REASONS = {"expired": "CREDENTIAL_EXPIRED", "tenant": "TENANT_UNKNOWN"}
 """The reasons of these faults; that of all others is CREDENTIAL_INVALID."""
-
-
-# --- What they ask for ----------------------------------------------------------------------------
 
 
 def execute(**storage: Any) -> bytes:
@@ -266,9 +260,6 @@ def test_reflection_is_for_known_callers(server: TenantServer, channel: grpc.Cha
 def test_health_is_for_everybody(channel: grpc.Channel) -> None:
     call: Any = channel.unary_unary("/grpc.health.v1.Health/Check")  # type: ignore[call-arg]
     assert call(b"", timeout=PATIENCE) == b"\x08\x01"
-
-
-# --- The side socket ------------------------------------------------------------------------------
 
 
 def somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,9 +120,6 @@ def formula(monkeypatch: pytest.MonkeyPatch) -> Formula:
 both = pytest.mark.parametrize("early", [False, True])
 
 
-# --- What is computed -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("lanes", [1, 2])
 def test_a_chunk_of_the_output_comes_before_the_next_chunks_are_sent(lanes: int) -> None:
     with serving_cpu(lanes) as served, stream(served) as peer:

@@ -45,9 +45,6 @@ def peer(shared: Served) -> Iterator[RawStream]:
         yield peer
 
 
-# --- Calls and answers ----------------------------------------------------------------------------
-
-
 def test_a_call_in_one_frame_is_answered_in_one_frame(shared: Served, peer: RawStream) -> None:
     peer.begin(7)
     frame = peer.receive()
@@ -113,9 +110,6 @@ def test_a_server_without_tenants_passes_a_renewed_credential_over(peer: RawStre
     assert sorted(peer.ids(2)) == [1, 2]
 
 
-# --- Refusals -------------------------------------------------------------------------------------
-
-
 def test_a_call_that_will_never_fit_is_refused_before_its_bytes_come() -> None:
     """What is sent for it all the same is passed over."""
     with serving(memory_limit=1000) as served, stream(served) as peer:
@@ -143,9 +137,6 @@ def test_more_streams_than_allowed_are_refused() -> None:
             assert other.end_of_stream() == "QUEUE_FULL"
     (line,) = [line for line in served.events("call") if line["reason"] == "QUEUE_FULL"]
     assert "max_streams = 1" in line["message"]
-
-
-# --- Window and room ------------------------------------------------------------------------------
 
 
 def test_no_more_calls_than_the_window_are_taken_in_however_many_a_message_has(
@@ -190,9 +181,6 @@ def test_who_does_not_read_answers_keeps_their_room_and_the_window(
         assert window == 2 or frame.call_id == 2
 
 
-# --- Deadlines ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_deadline_ends_a_call_that_waits_or_whose_bytes_do_not_come(chunked: bool) -> None:
     with serving(BlockingDevice(checks=True)) as served, stream(served) as peer:
@@ -232,9 +220,6 @@ def test_time_in_which_bytes_come_is_none_of_the_limit_of_a_call(
         assert peer.kinds(1) == ["reply"]
 
 
-# --- The log --------------------------------------------------------------------------------------
-
-
 def test_each_call_has_a_log_line() -> None:
     with serving() as served, stream(served) as peer:
         peer.begin(1, request_id="mine")
@@ -266,9 +251,6 @@ def test_a_bug_is_an_error_of_its_call() -> None:
         assert info_of(frame.error).reason == "INTERNAL"
         assert b"secret" not in frame.error
     assert "ZeroDivisionError: secret" in served.lines()[0]["traceback"]
-
-
-# --- Ends -----------------------------------------------------------------------------------------
 
 
 def test_who_leaves_while_a_message_is_being_sent_is_not_waited_for(shared: Served) -> None:
@@ -323,9 +305,6 @@ def test_a_server_that_drains_ends_idle_streams_and_opens_none() -> None:
         assert peer.end_of_stream() == "DRAINING"
         with stream(served) as other:
             assert other.end_of_stream() == "DRAINING"
-
-
-# --- Beside Execute -------------------------------------------------------------------------------
 
 
 def test_an_answer_that_no_message_holds_is_fetched_in_a_stream(

@@ -28,9 +28,6 @@ def shared() -> Iterator[Served]:
         yield served
 
 
-# --- What ends the stream -------------------------------------------------------------------------
-
-
 def large_chunk(peer: RawStream) -> None:
     peer.begin_chunked(1, elements=8 * MIB)
     peer.chunk(1, 0, 0, bytes(16 * MIB + 1))
@@ -100,9 +97,6 @@ def test_gaps_of_any_ids_take_16_bytes_each() -> None:
     assert kept == 65_536 * 16
 
 
-# --- What is passed over --------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("answered", [False, True], ids=["while it runs", "after its answer"])
 def test_bytes_for_a_call_that_has_all_of_them_are_passed_over(answered: bool) -> None:
     """Whenever they come: neither this call nor one beside it is lost."""
@@ -148,8 +142,6 @@ def test_a_peer_that_goes_away_in_the_middle_of_an_answer_leaves_nothing_behind(
             assert served.executor.calls_in_flight > 0
         until(served.is_at_rest, "nothing is left")
 
-
-# --- Any order of frames --------------------------------------------------------------------------
 
 STORAGES, SIZE = 3, 8
 SENT = ("begin", "begin_chunked", "chunk", "end", "cancel")

@@ -159,9 +159,6 @@ def test_a_folder_that_cannot_be_written_to_has_no_place_for_a_socket(
     assert fault == f"expected a folder where this user may create files, found {tmp_path}"
 
 
-# --- The commands ---------------------------------------------------------------------------------
-
-
 def ended(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
     """The code with which the command ends."""
     monkeypatch.setattr(sys, "argv", ["npucall-server", *arguments])
@@ -189,9 +186,6 @@ def test_health_reports_wrong_settings_with_2(
     monkeypatch.setenv("NPUCALL_QUEUE_LENGTH", "many")
     assert ended(monkeypatch, "health") == 2
     assert capsys.readouterr().err.count("\n") == 1
-
-
-# --- The process ----------------------------------------------------------------------------------
 
 
 @pytest.mark.more

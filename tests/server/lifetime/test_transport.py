@@ -121,9 +121,6 @@ def test_health_for_probes_says_that_a_server_drains(tmp_path: Path) -> None:
         assert ask_health([health]) == 1
 
 
-# --- Files that change ----------------------------------------------------------------------------
-
-
 @pytest.fixture
 def changing(tmp_path: Path) -> Iterator[tuple[Authority, Served]]:
     """A server whose certificate is that of an authority; their files change."""

@@ -76,8 +76,6 @@ def test_whatever_threads_do_at_a_time_all_is_given_back(own_memory: int, steps:
     assert server.is_empty
 
 
-# --- Who guesses ----------------------------------------------------------------------------------
-
 COUNTS = [5_000, pytest.param(1_000_000, marks=pytest.mark.long)]
 """In this process, where a guess takes microseconds."""
 HEX = "0123456789abcdef"

@@ -126,9 +126,6 @@ def test_every_method_writes_a_line_with_its_bytes(served: Served, client: RawSe
     assert download["response_bytes"] >= len(DATA)
 
 
-# --- Digests --------------------------------------------------------------------------------------
-
-
 def test_bytes_with_a_digest_are_sent_once(served: Served, client: RawSessions) -> None:
     """Also without a session; those without bytes are always there."""
     data, alone = b"once" * 1000, b"alone" * 1000

@@ -39,9 +39,6 @@ def told(act: Callable[[], object]) -> tuple[str, str]:
     return error.reason, error.code.name
 
 
-# --- Handles and sessions -------------------------------------------------------------------------
-
-
 def test_handles_that_do_not_have_what_is_asked_for_are_refused(client: RawSessions) -> None:
     assert told(lambda: client.download(A, 1)) == ("HANDLE_EMPTY", "FAILED_PRECONDITION")
     client.put(A)
@@ -93,8 +90,6 @@ def test_a_session_of_another_server_is_refused(served: Served, client: RawSessi
         assert told(act) == ("WRONG_SERVER", "FAILED_PRECONDITION")
 
 
-# --- What is no upload ----------------------------------------------------------------------------
-
 UPLOADS = [
     ([], "found the end of the stream"),
     ([end()], "expected a frame `begin` first"),
@@ -144,9 +139,6 @@ def test_a_field_that_cannot_have_its_value_is_refused(client: RawSessions) -> N
         lambda: client.open(lease_seconds=-1),
     ):
         assert refused(act).reason == "MESSAGE_MALFORMED"
-
-
-# --- What breaks ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sent", [0, 1000, len(DATA)])

@@ -195,9 +195,6 @@ def test_no_more_calls_are_read_than_the_window(tmp_path: Path) -> None:
         assert calls == set(range(1, WINDOW + 4))
 
 
-# --- Ends of a call -------------------------------------------------------------------------------
-
-
 def test_a_timeout_is_the_deadline(tmp_path: Path) -> None:
     device = BlockingDevice(checks=True)
     with framed(tmp_path, device) as served, connected(served) as peer:

@@ -171,9 +171,6 @@ def test_a_known_call_that_lies_about_the_length_of_an_array_is_refused(shared: 
             assert peer.reason() == "MESSAGE_MALFORMED"
 
 
-# --- Peers that stand still -----------------------------------------------------------------------
-
-
 def begun(served: Served, of: bytes) -> FramePeer:
     """A peer that has sent the begin of a frame, and the server has read all of it."""
     peer = FramePeer(path_of(served))
@@ -300,9 +297,6 @@ def test_a_connection_without_calls_ends_after_minutes(
         assert peer.is_closed()
 
 
-# --- Many -----------------------------------------------------------------------------------------
-
-
 def test_a_thousand_strangers_take_no_place_of_who_is_known(tmp_path: Path) -> None:
     with framed(tmp_path) as served, ExitStack() as open_, connected(served) as known:
         for _ in range(1000):
@@ -345,9 +339,6 @@ def test_connections_with_calls_keep_their_places(tmp_path: Path) -> None:
             assert second.is_closed()
         device.let_all_go()
         assert first.receive().response
-
-
-# --- Any bytes ------------------------------------------------------------------------------------
 
 
 def streamed(chance: random.Random) -> bytes:

@@ -195,9 +195,6 @@ def test_the_command_ends_with_69_where_no_npu_is() -> None:
     assert "FAULT   ASCEND_HOME_PATH and ASCEND_OPP_PATH are not set\n" in done.stdout
 
 
-# --- Of findings ----------------------------------------------------------------------------------
-
-
 def says(
     monkeypatch: pytest.MonkeyPatch, *found: Message, then: BaseException | None = None
 ) -> None:

@@ -52,9 +52,6 @@ def failed(
     return _failure(acl, function, status)
 
 
-# --- Statuses alone -------------------------------------------------------------------------------
-
-
 def test_a_status_is_sorted() -> None:
     found = {}
     for codes in SORTED.values():
@@ -157,9 +154,6 @@ def test_a_broken_device_runs_nothing_more(device: Opened) -> None:
 
     assert (device.functions(more), len(device.lost)) == ({}, 1)
     device.abandon()
-
-
-# --- The thread's last error ----------------------------------------------------------------------
 
 
 class Tolerated(NamedTuple):

@@ -40,9 +40,6 @@ def folder_of(path: Path, **texts: str) -> Path:
     return path
 
 
-# --- Operators ------------------------------------------------------------------------------------
-
-
 def test_parameters_keep_names_types_order_and_roles(tmp_path: Path) -> None:
     text = both(
         "aclnnX",
@@ -98,9 +95,6 @@ def test_operators_are_found_in_any_headers_and_come_by_name(tmp_path: Path) -> 
 def test_headers_and_folders_without_functions_hold_nothing(tmp_path: Path) -> None:
     folder_of(tmp_path, aclnn_math='#include "aclnn_add.h"\n', aclnn_util="#define ACLNN_API\n")
     assert read([tmp_path, tmp_path / "absent"]) == Headers({}, [])
-
-
-# --- Folders --------------------------------------------------------------------------------------
 
 
 def test_headers_of_level2_are_read_behind_those_of_the_folder(tmp_path: Path) -> None:

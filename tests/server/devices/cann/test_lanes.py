@@ -33,9 +33,6 @@ def device(request: pytest.FixtureRequest, open_device: Open, unrun: Unrun) -> O
     return open_device()
 
 
-# --- Plans ----------------------------------------------------------------------------------------
-
-
 def test_a_call_that_was_planned_runs(open_device: Open) -> None:
     device, wrong = open_device(), []
     for name, situation in SITUATIONS.items():

@@ -51,9 +51,6 @@ def configure(opp: Path, text: str) -> Path:
     return opp
 
 
-# --- Custom packages ------------------------------------------------------------------------------
-
-
 def test_the_first_package_of_the_environment_wins_that_has_the_operator(tmp_path: Path) -> None:
     first, second = package(tmp_path / "b"), package(tmp_path / "a")
     assert found(host([first, second])) == first / CUSTOM_LIBRARY
@@ -242,8 +239,6 @@ def test_split_libraries_count_in_the_order_of_the_folder(
     assert place is not None
     assert place.name == names[0]
 
-
-# --- Attributes -----------------------------------------------------------------------------------
 
 ATTRIBUTES = {
     Kind.INT64: -(2**40),
