@@ -4,7 +4,7 @@ Unless a test says otherwise it answers a call with the bytes of its first stora
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -205,7 +205,7 @@ def reply_of(data: bytes, *, inline: bool = True) -> pb.ExecuteResponse:
 
 @contextmanager
 def grpc_server(
-    methods: Mapping[str, grpc.RpcMethodHandler],
+    methods: dict[str, Any],
     *options: tuple[str, int],
     credentials: grpc.ServerCredentials | None = None,
 ) -> Iterator[str]:

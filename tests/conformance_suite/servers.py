@@ -25,7 +25,7 @@ from npucall_conformance.running.subject import Subject, open_subject
 from npucall_conformance.statements import statements
 
 if TYPE_CHECKING:
-    from click.testing import Result
+    from typer.testing import Result
 
 PARTS = pytest.mark.parametrize(
     "part",
@@ -50,7 +50,7 @@ class Altered(LocalTransport):
 
     async def execute(self, request: Request) -> Response:
         response = await super().execute(request)
-        storages = [bytearray(storage) for storage in response.storage]
+        storages = [bytearray(storage) for storage in response.storage]  # type: ignore[arg-type]
         for storage in storages:
             self._change(storage)
         return Response(response.reply, response.timings, [memoryview(each) for each in storages])

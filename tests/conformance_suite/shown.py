@@ -4,7 +4,8 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Report, Sided, Wrong
+from npucall_conformance.judging.check import Sided
+from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Report, Wrong
 
 HOSTILE = (
     "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>]]>&amp;[bold]a[/]\x1b[31m\x00\ud800"

@@ -74,7 +74,7 @@ def command(name: str) -> str:
     if found is None:
         message = f"{name} is not installed: apt-get install prometheus"
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
-    return found
+    return str(found)
 
 
 def test_every_metric_and_label_that_is_asked_for_is_declared() -> None:

@@ -4,6 +4,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import grpc
 import numpy as np
@@ -134,7 +135,7 @@ def test_any_bytes_to_any_method_are_answered(channel: grpc.Channel, examples: i
     check()
 
 
-def l1(*target: int, storage: bytes = ONE, **spec: object) -> bytes:
+def l1(*target: int, storage: bytes = ONE, **spec: Any) -> bytes:
     """A valid call of L1 on tensors of rank 0, but for ``target``."""
     tensors = [tensor("grad_output"), tensor("self"), tensor("target", *target, **spec)]
     return request_of(L1, tensors, ONE, ONE, storage)
@@ -276,7 +277,7 @@ def frames(chance: random.Random, count: int) -> Iterator[bytes]:
     yield mutant(chance, join_begin(count + 1, Begin(VALID[1])))
 
 
-def send_frames(channel: grpc.Channel, seed: int, count: int, seen: Counter[str]) -> None:
+def send_frames(channel: Any, seed: int, count: int, seen: Counter[str]) -> None:
     chance, sent = random.Random(seed), 0
     method = channel.stream_stream(f"/{wire.SERVICE}/ExecuteStream")
     while sent < count:

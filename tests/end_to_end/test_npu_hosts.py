@@ -137,9 +137,9 @@ def test_a_hundred_thousand_calls_leave_memory_of_client_and_server_as_it_was(
 ) -> None:
     """Several of them in flight."""
     warm_up, calls, window = 10_000, 100_000, 16
-    arrays = [np.ones(count, np.float32) for count in (1, 64, 1000, 5000)]
+    arrays: Any = [np.ones(count, np.float32) for count in (1, 64, 1000, 5000)]
     report = tmp_path / "report.json"
-    told = {"NPUCALL_SIM_KERNELS": "none", "NPUCALL_SIM_REPORT": str(report)}
+    told: Any = {"NPUCALL_SIM_KERNELS": "none", "NPUCALL_SIM_REPORT": str(report)}
 
     def run(client: Client, count: int) -> None:
         with client.pipeline() as pipeline:
@@ -188,7 +188,7 @@ def test_each_step_of_the_first_run_passes_the_quick_suite(flags: str, tmp_path:
     with spotless_npu_server(tmp_path, *shlex.split(flags)) as server:
         report = tmp_path / "conform.json"
         npucall = Path(sys.executable).with_name("npucall")
-        command = [npucall, "conform", server.target, "--quick", "--json", str(report)]
+        command = [str(npucall), "conform", server.target, "--quick", "--json", str(report)]
         patient = {**os.environ, "NPUCALL_TIMEOUT": "300"}
         subprocess.run(command, env=patient, capture_output=True, check=False)
     outcomes = json.loads(report.read_text())["outcomes"]

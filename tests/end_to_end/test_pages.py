@@ -6,6 +6,7 @@ import tomllib
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from npucall_server.directory.settings import DirectorySettings
 from npucall_server.settings.server import ServerSettings
@@ -82,7 +83,7 @@ def test_the_architecture_can_be_read_in_a_quarter_of_an_hour() -> None:
 
 
 def test_what_a_page_names_is_in_the_code() -> None:
-    missing = {}
+    missing: dict[Any, Any] = {}
     for page in NAMING:
         codes = CODE.findall(prose(page))
         assert codes
@@ -129,7 +130,10 @@ def is_there(dotted: str) -> bool:
 
 def flags_of_nothing(page: str) -> list[str]:
     """Flags in blocks of shell that are no settings of the server that the line starts."""
-    kinds = {"npucall-server": ServerSettings, "npucall-directory": DirectorySettings}
+    kinds: dict[str, Any] = {
+        "npucall-server": ServerSettings,
+        "npucall-directory": DirectorySettings,
+    }
     wrong = []
     for language, block in FENCE.findall(page):
         for line in block.replace("\\\n", " ").splitlines() if language == "sh" else []:

@@ -24,7 +24,8 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall_client import Client
 from npucall_client.testing import ServerProcess, running_server
-from npucall_server.commands.serve import read, serve
+from npucall_server.commands.serve import serve
+from npucall_server.settings.server import read
 
 from . import wire
 
@@ -83,9 +84,7 @@ def refusal(channel: grpc.Channel, request: pb.ExecuteRequest) -> str:
     return wire.refusal(channel, "Execute", request.SerializeToString())
 
 
-def streamed(
-    channel: grpc.Channel, *chunks: pb.Chunk, **begin: Any
-) -> list[pb.ExecuteStreamResponse]:
+def streamed(channel: Any, *chunks: pb.Chunk, **begin: Any) -> list[pb.ExecuteStreamResponse]:
     """All frames of the answer to one call on a stream of its own."""
     frames = [pb.ExecuteStreamRequest(call_id=7, begin=pb.Begin(**begin))]
     frames += (pb.ExecuteStreamRequest(call_id=7, chunk=chunk) for chunk in chunks)
@@ -152,7 +151,7 @@ def test_a_call_that_does_not_fit_its_memory_is_refused_on_both_ways(
 
 def test_bytes_in_shared_memory_count_once_towards_the_memory_limit(tmp_path: Path) -> None:
     side = tmp_path / "side.sock"
-    sizes = {"memory_limit": 8 * MIB, "shared_memory_limit": 16 * MIB}
+    sizes: Any = {"memory_limit": 8 * MIB, "shared_memory_limit": 16 * MIB}
     with (
         wire.server_here(shared_memory=side, max_message_bytes=8 * MIB, **sizes) as server,
         wire.bare_channel(server.address) as channel,
@@ -282,7 +281,7 @@ def test_a_server_that_was_killed_gets_the_bytes_once_it_is_back(tmp_path: Path)
 
 @pytest.mark.usefixtures("sender_in_sweeps")
 def test_a_server_that_was_stopped_shares_new_memory_once_it_is_back(tmp_path: Path) -> None:
-    sharing = {"shared_memory": tmp_path / "socket", "shared_memory_limit": 128 * MIB}
+    sharing: Any = {"shared_memory": tmp_path / "socket", "shared_memory_limit": 128 * MIB}
     with wire.server_here(**sharing) as server:
         client = npucall_client.connect(server.address)
         gone = client.shared(MIB)

@@ -75,7 +75,7 @@ def bare_channel(target: str, *options: tuple[str, Any]) -> Iterator[grpc.Channe
         yield channel
 
 
-def method(channel: grpc.Channel, name: str) -> Any:
+def method(channel: Any, name: str) -> Any:
     """A method from bytes to bytes."""
     return channel.unary_unary(f"/{SERVICE}/{name}")
 
@@ -181,7 +181,7 @@ def long_call(*shape: int) -> bytes:
 
 
 @contextmanager
-def endless_call(channel: grpc.Channel) -> Iterator[grpc.Future]:
+def endless_call(channel: grpc.Channel) -> Iterator[Any]:
     """A call that runs, and does not end before it is cancelled."""
     call = method(channel, "Execute").future(long_call(*ENDLESS))
     until(lambda: calls_in_flight(channel) > 0, "the call runs")

@@ -70,14 +70,14 @@ class Issuer:
     def _public(self, name: str) -> dict[str, Any]:
         algorithm, key = self.keys[name]
         kind = jwt.get_algorithm_by_name(algorithm)
-        entry: dict[str, Any] = json.loads(kind.to_jwk(key.public_key()))  # type: ignore[attr-defined]
+        entry: dict[str, Any] = json.loads(kind.to_jwk(key.public_key()))
         entry.pop("key_ops", None)
         return {**entry, "kid": name, "use": "sig"}
 
     def public_pem(self, name: str = "one") -> bytes:
         key = self.keys[name][1].public_key()
         form = serialization.PublicFormat.SubjectPublicKeyInfo
-        return key.public_bytes(serialization.Encoding.PEM, form)  # type: ignore[no-any-return]
+        return key.public_bytes(serialization.Encoding.PEM, form)
 
     def token(self, name: str = "", *, seconds: float = 600, **claims: Any) -> str:
         """A token that its key, or its first one, signs; a claim that is None is left out."""

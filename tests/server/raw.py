@@ -78,7 +78,7 @@ class RawStream:
     @contextmanager
     def one_message(self) -> Iterator[None]:
         """Whatever is sent within goes in one message."""
-        self._held = held = []
+        self._held = held = list[pb.ExecuteStreamRequest]()
         yield
         self._held = None
         self.send_bytes(message_of(held))

@@ -140,7 +140,8 @@ class Served(Offline):
     def _reads(self, thread: threading.Thread) -> bool:
         """Whether a thread reads a stream or an upload of this server, not of another one."""
         stream = getattr(getattr(thread, "_target", None), "__self__", None)
-        return thread.name in _READERS and stream and _peers_of(stream) is self.core.peers
+        is_reader = thread.name in _READERS and bool(stream)
+        return is_reader and _peers_of(stream) is self.core.peers
 
 
 def _peers_of(reading: Any) -> object:

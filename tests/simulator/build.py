@@ -9,7 +9,7 @@ import fcntl
 import hashlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +32,7 @@ _MACRO = {"8.1": "SIM_GENERATION=81", "8.3": "SIM_GENERATION=81", "9.x": "SIM_GE
 _RELEASE = {"8.1": 81, "8.3": 83, "9.x": 90}
 # The libraries of operators, each with the marks in prototypes.h that it holds.
 _SPLIT = {"libopapi_math.so": ("math",), "libopapi_nn.so": ("nn",), "libopapi.so": ("opapi",)}
-_OPERATORS: dict[str, dict[str, tuple[str, ...]]] = {
+_OPERATORS: dict[str, Mapping[str, Sequence[str]]] = {
     "8.1": {"libopapi.so": ("math", "nn", "opapi")},
     "8.3": _SPLIT,
     "9.x": _SPLIT,

@@ -29,7 +29,7 @@ ADD = listed("aclnnAddInto", self="in aclTensor*", y="out aclTensor*", z="out ac
 
 def storages(request: arguments.BoundCall) -> dict[str, list[float]]:
     """What is sent, as numbers."""
-    sent = request.storage.items()
+    sent: Any = request.storage.items()
     return {name: np.frombuffer(data, np.float32).tolist() for name, data in sent}
 
 

@@ -58,7 +58,7 @@ def maximum(self: Any, values: Any, where: Any) -> None:
 
 IN, OUT, IN_OUT = "in const aclTensor*", "out aclTensor*", "in/out const aclTensor*"
 LIST_IN, LIST_OUT = "in const aclTensorList*", "out aclTensorList*"
-FUNCTIONS = {
+FUNCTIONS: dict[Any, Any] = {
     operator("aclnnConcat", tensors=LIST_IN, dim="int64_t", out=OUT): cat,
     operator("aclnnSplit", self=IN, sizes="aclIntArray*", out=LIST_OUT): split,
     operator("aclnnInplaceAdd", selfRef=IN_OUT, other=IN, alpha="const aclScalar*"): add_in_place,

@@ -21,7 +21,7 @@ SERVING, DRAINING = pb.MEMBER_STATE_SERVING, pb.MEMBER_STATE_DRAINING
 SUSPECT, GONE = pb.MEMBER_STATE_SUSPECT, pb.MEMBER_STATE_GONE
 
 
-def member(address: str, state: pb.MemberState = SERVING, **load: int) -> pb.Member:
+def member(address: str, state: Any = SERVING, **load: Any) -> pb.Member:
     server = operator_service_pb2.ServerIdentity(instance=f"of {address}", device="cpu", soc="X")
     return pb.Member(
         address=address, server=server, state=state, load=pb.MemberLoad(lanes=1, **load)

@@ -13,7 +13,7 @@ from tests.client.pool.heard import PATIENCE, Heard, threads_named, until
 from tests.rows import each
 
 from npucall_client.pool.members import Member
-from npucall_client.pool.sources import names, source_of
+from npucall_client.pool.sources import source_of
 from npucall_client.pool.sources.files import PathLister
 from npucall_client.pool.sources.poller import Poller
 from npucall_client.settings import ClientSettings
@@ -146,7 +146,7 @@ def test_each_address_of_a_name_is_a_member_whose_certificate_has_that_name(
         return [_entry(address, port) for address in addresses]
 
     addresses = ["10.0.0.2", "10.0.0.1", "fd00::1", "10.0.0.1"]
-    monkeypatch.setattr(names.socket, "getaddrinfo", resolve)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
     source, heard = source_of(ClientSettings.of(target="pool:dns:npu.lab:50051")), Heard()
     source.start(heard)
     heard.until_listed("10.0.0.1:50051", "10.0.0.2:50051", "[fd00::1]:50051")

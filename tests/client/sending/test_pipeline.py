@@ -125,7 +125,7 @@ def test_calls_work_with_the_standard_librarys_functions(server: fake.FakeServer
         return await asyncio.gather(*map(asyncio.wrap_future, calls))
 
     with fake.piped(server) as pipeline:
-        calls = [fake.submit(pipeline, fake.numbers(4 * size)) for size in range(3)]
+        calls: Any = [fake.submit(pipeline, fake.numbers(4 * size)) for size in range(3)]
         assert set(as_completed(calls, fake.PATIENCE)) == set(calls)
         assert [found.size for found in asyncio.run(gather(calls))] == [0, 1, 2]
 
@@ -323,7 +323,7 @@ def test_a_pipeline_that_is_closed_refuses_calls(server: fake.FakeServer) -> Non
 
 def test_options_of_the_client_hold_for_its_pipeline(server: fake.FakeServer) -> None:
     target = np.zeros(2, np.float32)
-    options = {"request_id": "mine", "outputs": {"grad_input": target}}
+    options: Any = {"request_id": "mine", "outputs": {"grad_input": target}}
     with fake.connected(server) as client, client.options(**options).pipeline() as pipeline:
         assert fake.submit(pipeline, PAIR).result(fake.PATIENCE) is target
     assert target.tolist() == [0.0, 1.0]

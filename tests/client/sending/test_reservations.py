@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -176,7 +177,7 @@ def test_a_call_whose_bytes_come_slowly_gives_way_to_a_reservation(target: str) 
         npucall_client.connect(target) as client,
         ThreadPoolExecutor(1) as pool,
     ):
-        uploads = slow.options(progress=stop)
+        uploads: Any = slow.options(progress=stop)
         call = pool.submit(uploads.run, l1_loss_backward, large, large, large)
         assert slowly.wait(PATIENCE)
         with client.reserve(60) as quiet:

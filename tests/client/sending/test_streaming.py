@@ -1,6 +1,7 @@
 """Large calls travel in chunks, unasked: npucall_client.sending, against a fake server."""
 
 import threading
+from typing import Any
 
 import grpc
 import numpy as np
@@ -108,7 +109,7 @@ def test_an_answer_in_chunks_is_put_together(server: FakeServer) -> None:
 @BOTH_SENDERS
 def test_a_refusal_ends_the_sending_and_no_thread_stays_behind(server: FakeServer) -> None:
     """The rest of 64 MiB would be seen by who reads on."""
-    seen = []
+    seen: list[object] = []
 
     def behaviour(frames: Frames, context: grpc.ServicerContext) -> Answers:
         yield from refusing(QueueFullError("full", retry_after=0.5))(iter([next(frames)]), context)
@@ -296,7 +297,7 @@ def test_progress_hears_of_one_step_at_a_time(early: FakeServer) -> None:
     told: list[tuple[int, int, int]] = []
     inside, together = threading.Lock(), []
 
-    def progress(*numbers: int) -> None:
+    def progress(*numbers: Any) -> None:
         if not inside.acquire(blocking=False):
             together.append(numbers)
             return

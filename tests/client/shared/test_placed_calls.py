@@ -59,7 +59,7 @@ def placed(
 ) -> tuple[set[str], set[str]]:
     """The storages and the outputs of a call that stay in open memory."""
     request = prototypes.bound(called, outputs, keep_layout=keep_layout, **inputs)
-    client._transport.link.place(request)
+    client._transport.link.place(request)  # type: ignore[attr-defined]
     if request.placement is None:
         return set(), set()
     return set(request.placement.storage), set(request.placement.outputs)
@@ -314,7 +314,7 @@ def test_a_region_that_was_not_asked_for_is_an_internal_error(
 def test_bytes_instead_of_the_region_asked_for_are_taken(
     client: Client, memory: SharedMemory, server: SharingServer
 ) -> None:
-    server.answers = [reply_of(np.float32([1, 2, 3]).tobytes())]
+    server.answers = [reply_of(np.array([1, 2, 3], np.float32).tobytes())]
     out = memory.empty(3, np.float32)
     assert run(client, NUMBERS, out) is out
     assert out.tolist() == [1.0, 2.0, 3.0]

@@ -150,7 +150,7 @@ def test_a_call_has_64_kib_at_most() -> None:
 
 # The order. Each fault comes before those below it.
 ABSENT = pb.Absent()
-OVERLAPPING = tensor_pb2.TensorSpec(dtype=1, shape=[2], strides=[0])
+OVERLAPPING = spec_of(shape=[2], strides=[0])
 NULL_TENSOR = pb.Argument(name="grad_output", absent=ABSENT)
 FAULTS: list[tuple[pb.Argument, type[NpucallError]]] = [
     (pb.Argument(name="x", integer=1), ArgumentUnknownError),
@@ -186,7 +186,7 @@ def test_the_rules_are_asked_when_the_structure_is_right() -> None:
 
 
 def valid(reduction: int = 0) -> bytes:
-    dense = tensor_pb2.TensorSpec(dtype=1, shape=[2])
+    dense = spec_of(shape=[2])
     tensors = [pb.Argument(name=name, stored=name != "self", tensor=dense) for name in READ]
     return of(*tensors, pb.Argument(name="reduction", integer=reduction))
 
@@ -315,7 +315,7 @@ calls_of_any_kind = st.builds(
 
 def made_of(specs: list[tensor_pb2.TensorSpec], shape: list[int], odd: int) -> bytes:
     """All tensors of a call are of one shape, but for one."""
-    plain = tensor_pb2.TensorSpec(dtype=1 + odd % 2, shape=shape)
+    plain = spec_of(dtype=1 + odd % 2, shape=shape)
     given = [specs[0] if number == odd % 3 else plain for number in range(3)]
     named = zip(READ, given, strict=True)
     return of(*(pb.Argument(name=name, stored=True, tensor=spec) for name, spec in named))

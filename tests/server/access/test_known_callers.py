@@ -166,7 +166,7 @@ def works(peer: RawStream, call_id: int) -> bool:
 def ends_with(peer: RawStream) -> tuple[str, str]:
     with pytest.raises(grpc.RpcError) as ended:
         list(iter(peer.receive, None))
-    assert ended.value.code() is grpc.StatusCode.UNAUTHENTICATED  # type: ignore[attr-defined]
+    assert ended.value.code() is grpc.StatusCode.UNAUTHENTICATED
     told = refusal(ended.value)
     return told.reason, told.fault
 

@@ -213,7 +213,7 @@ def test_a_call_that_is_not_computed_piece_by_piece_is_answered_as_ever() -> Non
         request = pb.ExecuteRequest()
         request.call.operator = "aclnnSoftmaxBackward"
         for name in ("grad_output", "output"):
-            argument = request.call.arguments.add(name=name, stored=True)
+            argument: Any = request.call.arguments.add(name=name, stored=True)
             argument.tensor.dtype, argument.tensor.shape[:] = 1, [ELEMENTS // 64, 64]
         request.call.arguments.add(name="dim", integer=1)
         peer.send(1, begin=pb.Begin(request=request, chunked=True, early_outputs=True))

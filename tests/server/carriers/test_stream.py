@@ -79,7 +79,7 @@ def test_a_call_in_chunks_reaches_the_device_as_it_was_sent(elements: int) -> No
 def test_an_answer_beyond_a_mebibyte_comes_in_chunks_as_long_as_the_setting(
     chunk_bytes: int | None,
 ) -> None:
-    settings = {} if chunk_bytes is None else {"chunk_bytes": chunk_bytes}
+    settings: Any = {} if chunk_bytes is None else {"chunk_bytes": chunk_bytes}
     device = device_that_answers(MIB)
     with serving(device, **settings) as served, stream(served) as peer:
         peer.begin(1)
@@ -209,7 +209,7 @@ def test_time_in_which_bytes_come_is_none_of_the_limit_of_a_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     device = FakeDevice(lambda turn: turn.check())
-    settings = {"call_timeout": 100, "peer_timeout": 1000}
+    settings: Any = {"call_timeout": 100, "peer_timeout": 1000}
     with serving(device, **settings) as served, stream(served) as peer:
         watch = SimpleNamespace(monotonic=served.clock.monotonic)
         monkeypatch.setattr(call_turn, "time", watch)

@@ -2,7 +2,9 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
+from typing import Any
 
 import grpc
 from tests.server.fakes import PATIENCE, until
@@ -61,7 +63,7 @@ def test_what_is_uploaded_comes_back_in_any_part_and_counts(client: RawSessions)
 
 
 def test_long_parts_come_in_chunks() -> None:
-    settings = {"memory_limit": 1 << 26, "chunk_bytes": 1 << 16}
+    settings: Any = {"memory_limit": 1 << 26, "chunk_bytes": 1 << 16}
     with serving(**settings) as served, sessions(served.target) as client:
         client.open()
         client.put(A)
@@ -174,7 +176,7 @@ def test_a_digest_of_bytes_of_another_length_is_none_of_these(client: RawSession
 
 
 def test_a_server_without_a_cache_remembers_nothing() -> None:
-    settings = {"memory_limit": 1 << 26, "digest_cache_bytes": 0}
+    settings: Any = {"memory_limit": 1 << 26, "digest_cache_bytes": 0}
     with serving(**settings) as served, sessions(served.target) as client:
         client.open()
         assert client.put(A, digest=DIGEST) == [False]
@@ -204,7 +206,7 @@ def test_nobody_else_uses_a_session_and_all_are_told_alike(server: TenantServer)
     for other in by(server, "bob"), by(server, "ann", "speech"):
         answers = set()
         for other.session in (ann.session, never):
-            answers |= {told(other.renew), told(lambda other=other: other.download(A, 1))}
+            answers |= {told(other.renew), told(partial(other.download, A, 1))}
             other.close()  # of nobody else's
         ((reason, _),) = answers
         assert reason == "SESSION_UNKNOWN"

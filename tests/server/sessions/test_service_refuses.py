@@ -2,6 +2,8 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import grpc
 import pytest
@@ -43,11 +45,11 @@ def test_handles_that_do_not_have_what_is_asked_for_are_refused(client: RawSessi
     assert told(lambda: client.download(A, 1)) == ("HANDLE_EMPTY", "FAILED_PRECONDITION")
     client.put(A)
     for other in DATA[:-1] + b"?", DATA[:-1], b"":
-        found = told(lambda other=other: client.put(A, other))
+        found = told(partial(client.put, A, other))
         assert found == ("HANDLE_EXISTS", "ALREADY_EXISTS")
     assert client.download(A, len(DATA)) == DATA
     for offset, length in ((0, len(DATA) + 1), (len(DATA), 1), (2**64 - 1, 2**64 - 1)):
-        error = refused(lambda o=offset, n=length: client.download(A, n, o))
+        error = refused(partial(client.download, A, length, offset))
         assert error.reason == "TENSOR_LAYOUT"
     client.release(A)
     for act in (lambda: client.download(A, 1), lambda: client.put(A)):
@@ -117,7 +119,7 @@ def test_an_upload_that_breaks_the_contract_fills_nothing(
     monkeypatch.setattr(upload_module, "_BREAK_SECONDS", 0.01)  # nobody goes away here
     wrong = []
     for messages, fault in UPLOADS:
-        error = refused(lambda messages=messages: client.send(messages))
+        error = refused(partial(client.send, messages))
         if error.reason != "MESSAGE_MALFORMED" or fault not in str(error):
             wrong.append((fault, error.reason, str(error)))
         if client.renew().held_bytes:
@@ -163,7 +165,7 @@ def test_an_upload_that_is_broken_off_leaves_nothing(
 
 
 def test_an_upload_that_stops_is_told_so() -> None:
-    settings = {"memory_limit": SMALL, "peer_timeout": 0.3}
+    settings: Any = {"memory_limit": SMALL, "peer_timeout": 0.3}
     with serving(**settings) as served, sessions(served.target) as client:
         client.open()
         with RawUpload(client) as upload:
@@ -184,7 +186,7 @@ def test_an_upload_after_the_session_closed_is_refused(served: Served, client: R
 
 def test_who_reads_no_answer_keeps_the_handle_until_it_is_cut() -> None:
     data = bytes(1 << 25)  # more than gRPC and the socket take without a reader
-    settings = {"memory_limit": 1 << 28, "chunk_bytes": 1 << 16}
+    settings: Any = {"memory_limit": 1 << 28, "chunk_bytes": 1 << 16}
     with serving(**settings) as served, sessions(served.target) as client:
         client.open()
         client.put(A, data)
@@ -206,7 +208,7 @@ def test_who_reads_no_answer_keeps_the_handle_until_it_is_cut() -> None:
 
 
 def test_uploads_take_places_of_streams() -> None:
-    settings = {"memory_limit": SMALL, "max_streams": 1}
+    settings: Any = {"memory_limit": SMALL, "max_streams": 1}
     with serving(**settings) as served, sessions(served.target) as client:
         client.open()
         with RawUpload(client) as upload:

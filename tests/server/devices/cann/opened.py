@@ -52,7 +52,7 @@ class Opened:
         self.simulator = simulator
         self.notes: list[str] = []
         self.lost: list[NpucallError] = []
-        self.device = CannDevice(0, settings_of(**settings), paths, self.notes.append)
+        self.device: Any = CannDevice(0, settings_of(**settings), paths, self.notes.append)
         self.device.watch(self.lost.append)
         self.catalogue, self.product = self.device.catalogue, self.device.product
         self._close = self.device.close
@@ -108,7 +108,7 @@ class Opened:
         """The outputs of each step: bytes, a handle's memory, or None where it is discarded."""
         outputs = self.device.run(steps, turn or FakeTurn()).outputs
         return [
-            [each if each is None or is_resident(each) else bytes(each) for each in step]  # type: ignore[arg-type]
+            [each if each is None or is_resident(each) else bytes(each) for each in step]
             for step in outputs
         ]
 

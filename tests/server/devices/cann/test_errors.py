@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import product
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from grpc import StatusCode
@@ -46,14 +46,14 @@ def failed(
     status: int, *, text: bytes | None = None, last_error: int = 0, function: str = PHASE_ONE
 ) -> NpucallError:
     """The error of a function when the thread has this error text and last error."""
-    acl = SimpleNamespace(
+    acl: Any = SimpleNamespace(
         aclGetRecentErrMsg=lambda: text, aclrtGetLastError=lambda level: last_error
     )
     return _failure(acl, function, status)
 
 
 def test_a_status_is_sorted() -> None:
-    found = {}
+    found: dict[Any, Any] = {}
     for codes in SORTED.values():
         for status in codes[1]:
             error = failed(status)

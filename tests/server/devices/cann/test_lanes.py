@@ -186,7 +186,7 @@ def test_a_device_is_reset_when_the_threads_of_its_lanes_have_ended(
         device.close()
     note = "threads of lanes that still run: 2; the server waits 10 s for them"
     assert device.notes == [note] * (len(left) - 1)
-    assert device.device._ending.waits == [1.0, 10.0][: len(left)]  # type: ignore[attr-defined]
+    assert device.device._ending.waits == [1.0, 10.0][: len(left)]
     assert device.simulator.call_count("aclrtResetDevice") == (not left[-1])
     device.simulator.reset()
 

@@ -9,6 +9,7 @@ from ctypes import byref, c_uint64, c_void_p
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -151,8 +152,8 @@ def own(monkeypatch: pytest.MonkeyPatch, process: int, owners: dict[Path, int]) 
     """Lets this process and some files belong to others."""
     stat = os.stat
 
-    def told(path: str | os.PathLike[str], **options: object) -> object:
-        real = stat(path, **options)  # type: ignore[call-overload]
+    def told(path: str | os.PathLike[str], **options: Any) -> object:
+        real = stat(path, **options)
         if isinstance(path, (str, Path)) and Path(path) in owners:
             rest = {name: getattr(real, name) for name in ("st_mode", "st_ino", "st_dev")}
             return SimpleNamespace(st_uid=owners[Path(path)], **rest)
