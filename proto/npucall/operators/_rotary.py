@@ -15,7 +15,7 @@ from npucall.declare.draft import Draft
 from npucall.declare.rules.rule import Rule
 from npucall.dtypes import FLOATS, AnyArray
 from npucall.errors import TILING_ERROR
-from npucall.operators._weighted_sums import runs_of, sliced
+from npucall.operators._runs import runs_of, sliced
 from npucall.products import A2, A3, ASCEND_950
 from npucall.tensors import Shape
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import product
 from math import prod
 from typing import Any
 
@@ -14,6 +13,7 @@ from npucall.declare import Facts
 from npucall.declare.cuts import BLOCK, cut, shared_block
 from npucall.dtypes import AnyArray, Array
 from npucall.operators._interpolation import Weighted
+from npucall.operators._runs import Runs, Step, apart, cells_of, copy, runs_of, sliced, steps_of
 from npucall.tensors import Shape
 
 _TURNS = 8
@@ -22,45 +22,65 @@ _EXACT = 64
 """From so many cells of a sum on it is taken in float64."""
 _MOST, _PLANS = 3, 16
 """Blocks that are computed as one, and plans of a call that are kept."""
-_PHASES, _ENDS = 4, 4
-"""How far apart cells in one slice may be, and how many slices there are then at the most."""
 
 
 class _Plan:
     """Sums along an axis, found once for all arrays of which they are taken.
 
-    ``often``: there are many, so that it is worth while to look for slices.
+    ``often``: there are many, so that it is worth while to look for slices. ``is_last``: they are
+    taken along the last axis, where a slice of a few cells takes as long as each of these alone.
     """
 
-    def __init__(self, sums: Weighted, *, often: bool) -> None:
+    def __init__(self, sums: Weighted, *, often: bool, is_last: bool = False) -> None:
         counts = np.diff(sums.starts)
         self.rows, self._is_exact = len(counts), counts.max() >= _EXACT
-        self._groups = []
-        for count in map(int, np.unique(counts[counts > 0])):
-            rows = np.flatnonzero(counts == count)
-            turns = np.add.outer(np.arange(count), sums.starts[rows])
-            some = turns if count <= _TURNS else turns.T.reshape(1, -1)
-            weights = [None if sums.weights is None else sums.weights[each] for each in some]
-            cells = [sums.cells[each] for each in some]
-            runs = [runs_of(each) if often else () for each in cells]
-            places: Sequence[tuple[slice, Any]] = runs_of(rows)
-            places = () if len(rows) == len(counts) else places or [(slice(None), rows)]
-            self._groups.append((count, places, list(zip(cells, runs, weights, strict=True))))
+        self._has_empty = counts.min() == 0
+        lengths = map(int, np.unique(counts[counts > 0]))
+        self._groups = [_group(sums, counts, length, often=often) for length in lengths]
+        found: list[list[Step] | None] = [None]
+        if often and counts.max() <= _TURNS:
+            found = [steps_of(rows, turns) for _, rows, _, turns in self._groups]
+        steps = [step for each in found for step in each or ()] if None not in found else []
+        if is_last:
+            steps = [cell for step in steps for cell in apart(step)]
+        self.steps = sorted(steps, key=lambda step: -len(cells_of(step.to)) * step.is_first)
+        """If all cells are slices: the first ones of all sums, of these the longest, which bring
+        near what the others read; then the others."""
+        others = any(step.weights is not None or not step.is_first for step in steps)
+        self.copies = bool(steps) and not (self._has_empty or others)
+        """Whether each sum is a cell."""
 
-        self.copies = self._groups[0][2][0][1] if self._copies() else ()
-        """If each sum is a cell: where cells go, and which they are."""
-
-    def _copies(self) -> bool:
-        if len(self._groups) != 1 or self._groups[0][:2] != (1, ()):
-            return False
-        return self._groups[0][2][0][2] is None
-
-    def added(self, array: AnyArray, axis: int) -> AnyArray:
-        """The sums along an axis of an array; those of one length together."""
+    def added(self, array: AnyArray, axis: int, place: AnyArray | None = None) -> AnyArray:
+        """The sums along an axis of an array, which may be written to ``place``."""
         shape, lead = list(array.shape), (slice(None),) * axis
         shape[axis] = self.rows
-        total = None
-        for count, places, turns in self._groups:
+        if self.steps:
+            found = np.empty(shape, array.dtype) if place is None else place
+            self._add(array, lead, found)
+            return found
+        return self._grouped(array, axis, shape)
+
+    def _add(self, array: AnyArray, lead: tuple[slice, ...], found: AnyArray) -> None:
+        """Adds cells slice by slice."""
+        if self._has_empty:
+            found[...] = 0
+        after = (1,) * (array.ndim - 1 - len(lead))
+        for to, of, weights, is_first in self.steps:
+            cells, there = array[(*lead, of)], found[(*lead, to)]
+            if weights is None:
+                taken = cells
+            else:
+                factors = weights.astype(array.dtype).reshape(-1, *after)
+                taken = np.multiply(cells, factors, out=there if is_first else None)
+            if not is_first:
+                there += taken
+            elif taken is not there:
+                there[...] = taken
+
+    def _grouped(self, array: AnyArray, axis: int, shape: list[int]) -> AnyArray:
+        """The sums of one length together."""
+        lead, total = (slice(None),) * axis, None
+        for count, _, places, turns in self._groups:
             first, *others = (self._taken(array, axis, *turn) for turn in turns)
             for taken in others:
                 first += taken
@@ -80,7 +100,7 @@ class _Plan:
         array: AnyArray,
         axis: int,
         cells: AnyArray,
-        runs: Sequence[tuple[slice, slice]],
+        runs: Runs,
         weights: AnyArray | None,
     ) -> AnyArray:
         """Cells with their weights."""
@@ -94,63 +114,25 @@ class _Plan:
         return taken
 
 
-def _copied(array: AnyArray, plans: Sequence[_Plan]) -> AnyArray:
-    """Cells along the last axes, slices at a time."""
+def _group(sums: Weighted, counts: AnyArray, count: int, *, often: bool) -> Any:
+    """The sums of so many cells: these rows, if not all, as slices too; and each turn's cells."""
+    rows = np.flatnonzero(counts == count)
+    turns = np.add.outer(np.arange(count), sums.starts[rows])
+    some = turns if count <= _TURNS else turns.T.reshape(1, -1)
+    weights = [None if sums.weights is None else sums.weights[each] for each in some]
+    cells = [sums.cells[each] for each in some]
+    runs: list[Runs] = [runs_of(each) if often else () for each in cells]
+    of_turns = list(zip(cells, runs, weights, strict=True))
+    if len(rows) == len(counts):
+        return count, None, (), of_turns
+    places: Sequence[tuple[slice, Any]] = runs_of(rows)
+    return count, rows, places or [(slice(None), rows)], of_turns
+
+
+def _copied(array: AnyArray, plans: Sequence[_Plan], place: AnyArray | None) -> AnyArray:
     shape = (*array.shape[: -len(plans)], *(each.rows for each in plans))
-    found = np.empty(shape, array.dtype)
-    for runs in product(*(each.copies for each in plans)):
-        to, of = zip(*runs, strict=True)
-        found[(..., *to)] = array[(..., *of)]
-    return found
-
-
-def sliced(
-    array: AnyArray,
-    count: int,
-    runs: Sequence[tuple[slice, slice]],
-    factors: AnyArray | None = None,
-) -> AnyArray:
-    """So many cells along the last axis that are ``runs``, with their factors."""
-    found = np.empty((*array.shape[:-1], count), array.dtype)
-    for to, of in runs:
-        if factors is None:
-            found[..., to] = array[..., of]
-        else:
-            np.multiply(array[..., of], factors[..., to], out=found[..., to])
-    return found
-
-
-def runs_of(cells: AnyArray) -> Sequence[tuple[slice, slice]]:
-    """Where cells go, and which they are, as few slices: those that are steps of one length apart.
-
-    Of every cell, or of every second, third or fourth. Nothing if there are too many slices.
-    NumPy copies slices of a last axis several times as fast as it takes its cells.
-    """
-    for each in range(1, _PHASES + 1):
-        found = [run for phase in range(each) for run in _steady(cells[phase::each], phase, each)]
-        if len(found) <= _ENDS * each:
-            return found
-    return ()
-
-
-def _steady(cells: AnyArray, phase: int, each: int) -> Sequence[tuple[slice, slice]]:
-    """The runs of one length of step, of cells of which each is so many places behind another."""
-    found, start, steps = [], 0, np.diff(cells)
-    changes = np.flatnonzero(np.diff(steps)) + 1
-    if len(changes) > 2 * _ENDS:
-        return [(slice(0), slice(0))] * (len(changes) + 1)
-    while start < len(cells):
-        stop = next((int(c) + 1 for c in changes if c > start), len(cells))
-        first, step = int(cells[start]), int(steps[start]) if stop > start + 1 else 1
-        last = first + step * (stop - start - 1)
-        beyond = last + (1 if step > 0 else -1)
-        of = (
-            slice(first, first + 1)
-            if not step
-            else slice(first, None if beyond < 0 else beyond, step)
-        )
-        found.append((slice(phase + start * each, phase + (stop - 1) * each + 1, each), of))
-        start = stop
+    found = np.empty(shape, array.dtype) if place is None else place
+    copy(found, array, [each.steps for each in plans])
     return found
 
 
@@ -161,15 +143,15 @@ def summed(facts: Facts, array: Array, sums: Sequence[Weighted], output: str) ->
     out = facts.output(output, (*lead, *cells))
     order = _order(before, cells)
 
-    @lru_cache(_PLANS)
-    def planned(axis: int, *bounds: int) -> _Plan:
-        return _Plan(sums[axis].part(slice(*bounds[:2]), slice(*bounds[2:])), often=True)
-
-    def plan(axis: int, rows: slice, columns: slice) -> _Plan:
-        return planned(axis, rows.start, rows.stop, columns.start, columns.stop)
+    plans = _Plans(sums, often=True)
 
     def compute(block: tuple[slice, ...]) -> None:
-        out[block] = added_up(lambda index: facts.read(array, index), sums, order, block, plan)
+        place = facts.place(output, block)
+        found = added_up(lambda index: facts.read(array, index), plans, order, block, place)
+        if place is None:
+            out[block] = found
+        elif found is not place:
+            place[...] = found
 
     shrinks = -(-prod(before) // prod(cells))
     limit = shared_block(prod(lead) * prod(cells), _MOST)
@@ -177,21 +159,49 @@ def summed(facts: Facts, array: Array, sums: Sequence[Weighted], output: str) ->
     return out
 
 
+class _Plans:
+    """Those of some axes; most blocks have whole planes, so that they come again ``often``."""
+
+    def __init__(self, sums: Sequence[Weighted], *, often: bool) -> None:
+        self._sums, self._often = sums, often
+        keep: Callable[[Any], Any] = lru_cache(_PLANS) if often else lambda found: found
+        self._reach: Callable[..., slice] = keep(self._found_reach)
+        self._plan: Callable[..., _Plan] = keep(self._found_plan)
+
+    def reach(self, rows: Sequence[slice]) -> tuple[slice, ...]:
+        """The cells that sums of some rows are taken from."""
+        return tuple(self._reach(axis, each.start, each.stop) for axis, each in enumerate(rows))
+
+    def of(self, rows: Sequence[slice], cells: Sequence[slice]) -> list[_Plan]:
+        """The plan of each axis, for some rows as far as they are some cells."""
+        return [
+            self._plan(axis, row.start, row.stop, cell.start, cell.stop)
+            for axis, (row, cell) in enumerate(zip(rows, cells, strict=True))
+        ]
+
+    def _found_reach(self, axis: int, *rows: int) -> slice:
+        return self._sums[axis].reach(slice(*rows))
+
+    def _found_plan(self, axis: int, *bounds: int) -> _Plan:
+        part = self._sums[axis].part(slice(*bounds[:2]), slice(*bounds[2:]))
+        return _Plan(part, often=self._often, is_last=axis == len(self._sums) - 1)
+
+
 def added_up(
     read: Callable[[tuple[slice, ...]], AnyArray],
-    sums: Sequence[Weighted],
+    sums: Sequence[Weighted] | _Plans,
     order: Sequence[int],
     block: tuple[slice, ...],
-    plan: Callable[[int, slice, slice], _Plan] | None = None,
+    place: AnyArray | None = None,
 ) -> AnyArray:
     """A block of the sums along the last axes, in this order, of what ``read`` gives in pieces.
 
-    ``plan``: finds the sums of an axis, of some rows and cells, if these come again.
+    ``place``: where they may be written.
     """
-    plan = plan or (lambda axis, *part: _Plan(sums[axis].part(*part), often=False))
-    lead = len(block) - len(sums)
+    axes = sums if isinstance(sums, _Plans) else _Plans(sums, often=False)
+    lead = len(block) - len(order)
     rows = block[lead:]
-    reach = (*block[:lead], *(s.reach(r) for s, r in zip(sums, rows, strict=True)))
+    reach = (*block[:lead], *axes.reach(rows))
     pieces = cut(tuple(each.stop - each.start for each in reach), _MOST * BLOCK)
     total = None
     for piece in pieces:
@@ -200,12 +210,13 @@ def added_up(
             for each, own in zip(reach, piece, strict=True)
         )
         part = read(index)
-        plans = [plan(axis, rows[axis], index[lead + axis]) for axis in range(len(sums))]
+        plans = axes.of(rows, index[lead:])
+        there = place if len(pieces) == 1 else None
         if all(each.copies for each in plans):
-            part = _copied(part, plans)
+            part = _copied(part, plans, there)
         else:
             for axis in order:
-                part = plans[axis].added(part, lead + axis)
+                part = plans[axis].added(part, lead + axis, there if axis == order[-1] else None)
         if len(pieces) == 1:
             return part
         if total is None:
