@@ -93,9 +93,6 @@ def test_users_of_a_pool_lose_nothing_whatever_comes_at_once(start: Start, tmp_p
         assert server.peak() < server.promise
 
 
-# --- Attackers ------------------------------------------------------------------------------------
-
-
 def strangers(target: str) -> None:
     """Requests without an end, of which something moves all the time."""
     with connected(target, STRANGERS) as made:

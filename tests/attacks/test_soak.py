@@ -75,9 +75,6 @@ def test_polite_callers_lose_nothing_beside_hostile_ones(start: Start) -> None:
         assert '"traceback"' not in server.log.read_text()
 
 
-# --- Hostile callers ------------------------------------------------------------------------------
-
-
 def let_loose(target: str, limit: int) -> list[Callable[[], Attack]]:
     """Every attack, small enough to be repeated for as long as a soak lasts."""
     part, bomb = min(limit // 40, 7 * attacks.MIB), requests.gzip_of_zeros(200)

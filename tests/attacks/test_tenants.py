@@ -109,8 +109,6 @@ def test_a_tenant_that_floods_leaves_another_its_answers(
     assert beside.all_served
 
 
-# --- Greedy callers -------------------------------------------------------------------------------
-
 _LONG = {"ctc": requests.ctc(steps=1000, labels=100), "busy": requests.BUSY}
 """Calls of few bytes, so that callers ask faster than they are answered, however busy they are."""
 

@@ -102,8 +102,6 @@ def test_target_and_soc_decide_who_computes_by_which_rules(monkeypatch: pytest.M
         assert client.server_info().product == "Ascend310B"
 
 
-# Timeouts.
-
 NO_TIMEOUTS = [-1, 0, 0.0, math.nan, math.inf, -math.inf, 1e12, 10**400, "5", True, [1], 1j]
 
 

@@ -140,9 +140,6 @@ def test_a_device_is_judged_by_the_standard_and_the_reference_strictly(
     assert default_profile(*map(server_with, devices)) == profile
 
 
-# --- Callers at once ------------------------------------------------------------------------------
-
-
 ADD = "aclnnAdd"
 
 
@@ -180,9 +177,6 @@ def test_each_call_of_a_crowd_is_asked_in_every_round_and_one_as_often_as_a_run_
     times = crowd_of(ADD, rounds=3, repeat=20).by_bytes
     # Each once for its truth; the first before that as every case is.
     assert sorted(times.values()) == [4] * (CALLERS - 1) + [1 + 1 + 20]
-
-
-# --- Two servers ----------------------------------------------------------------------------------
 
 
 def test_a_second_server_is_judged_too_and_answers_are_compared() -> None:

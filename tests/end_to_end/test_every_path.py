@@ -48,8 +48,6 @@ class Case:
     """Those that the call gives, for their dtype."""
 
 
-# --- Calls ----------------------------------------------------------------------------------------
-
 OPERATORS = ("KlDivBackward", "SoftmaxBackward", "PreluBackward", "NLLLossBackward", "GluBackward")
 """Elementwise with an input that is not read; by rows; two outputs, one of them a sum over blocks;
 labels, which the formula takes as they are; halves."""
@@ -73,9 +71,6 @@ def quick() -> Iterator[Case]:
 
 def thorough() -> Iterator[Case]:
     return (Case(case.statement.operator, *drawn(case)) for case in islice(stated(), 0, None, 3))
-
-
-# --- Ways -----------------------------------------------------------------------------------------
 
 
 class Clients:
@@ -232,9 +227,6 @@ WAYS: dict[str, Callable[[Clients, Case, Arrays], Arrays]] = {
 }
 if sys.platform != "linux":
     WAYS = {name: way for name, way in WAYS.items() if isinstance(way, Way) and not way.linux}
-
-
-# --- Tests ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

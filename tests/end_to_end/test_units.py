@@ -99,9 +99,6 @@ def test_the_unit_allows_the_devices_that_compose_gives_and_makes_no_mount_names
     assert [key for key, _ in lines(NPU) if MOUNT_NAMESPACE.fullmatch(key)] == []
 
 
-# --- Commands -------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def started(tmp_path: Path) -> Any:
     """Starts an instance of a unit, with these lines in its files; answers what it was told."""

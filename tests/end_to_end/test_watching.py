@@ -47,9 +47,6 @@ def _room_for_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NPUCALL_TARGET", raising=False)
 
 
-# --- Members --------------------------------------------------------------------------------------
-
-
 def as_json(target: str, capsys: Printed) -> list[dict[str, Any]]:
     members(target, as_json=True)
     return list(json.loads(capsys.readouterr().out))
@@ -135,9 +132,6 @@ def test_where_members_are_not_all_known_in_time_the_table_or_the_error_says_so(
         assert str(caught.value).startswith(f"target: expected members of {target} within 0.3 s")
 
 
-# --- Usage ----------------------------------------------------------------------------------------
-
-
 def test_a_client_hears_its_usage_and_what_goes_on(target: str) -> None:
     with npucall_client.connect(target) as client:
         (line,) = [line for line in client.usage().lines if line.operator == L1]
@@ -202,9 +196,6 @@ def test_usage_prints_a_table_or_json(target: str, capsys: Printed) -> None:
         "tenant", "caller", "operator", "calls", "request_bytes", "response_bytes",
         "device_seconds", "refusals", "calls_in_frames",
     }  # fmt: skip
-
-
-# --- Top ------------------------------------------------------------------------------------------
 
 
 def test_top_prints_servers_once_and_goes_on_where_one_does_not_answer(

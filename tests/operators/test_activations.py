@@ -25,8 +25,6 @@ from npucall.operators.threshold_backward import threshold_backward
 
 from .calls import FLOATS, INF, LOCAL, refusal
 
-# --- Elu, softplus --------------------------------------------------------------------------------
-
 
 def test_elu_near_0_loses_nothing() -> None:
     x = -np.logspace(-30, 0, 200).astype(np.float32)
@@ -45,9 +43,6 @@ def test_softplus_far_below_0_loses_nothing() -> None:
     x = np.linspace(-100, 0, 201, dtype=np.float32)
     found, expected = LOCAL.run(softplus, x, 1.0, 20.0), np.log1p(np.exp(x.astype(np.float64)))
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=2.0**-149)
-
-
-# --- Hardtanh -------------------------------------------------------------------------------------
 
 
 @each("kind", [np.int8, np.int16, np.int32, np.int64])
@@ -83,9 +78,6 @@ def test_the_gradient_uses_its_ends_as_float32() -> None:
     assert found.tolist() == [0, 0, 1]
 
 
-# --- Hardsigmoid and hardswish --------------------------------------------------------------------
-
-
 def test_hardsigmoid_of_int32_is_1_from_3_on_and_else_0() -> None:
     x = np.array([-(2**31), -3, -1, 0, 1, 2, 3, 4, 2**24 + 1, 2**31 - 1], np.int32)
     found = LOCAL.run(hardsigmoid, x)
@@ -116,9 +108,6 @@ def test_next_to_the_ends_both_versions_of_the_gradient_are_one(kind: Any) -> No
     )
     assert first == second
     assert first == [pytest.approx(1.5, rel=2**-7), 1, pytest.approx(-0.5, rel=2**-5), 0]
-
-
-# --- Threshold ------------------------------------------------------------------------------------
 
 
 @each("beyond", [2**24, 2**53, 2**62])
@@ -163,9 +152,6 @@ def test_the_gradient_of_int64_is_exact_on_ascend_950() -> None:
     g, x = np.array([2**53 + 1, 3, 4]), np.array([1, 0, -1])
     with npucall_client.connect("local:", soc="Ascend950PR_9589") as on_950:
         assert on_950.run(threshold_backward, g, x, threshold=0).tolist() == [2**53 + 1, 0, 0]
-
-
-# --- Prelu ----------------------------------------------------------------------------------------
 
 
 @each("shape weight", [((3,), (3,)), ((3, 2), (3,)), ((), (0,))])

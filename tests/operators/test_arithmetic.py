@@ -32,9 +32,6 @@ from .calls import INF, LOCAL, NAN, refusal
 SHORT = (np.float16, BF16.numpy.type)
 
 
-# --- Sum and difference ---------------------------------------------------------------------------
-
-
 @each("operator", [add, sub])
 def test_alpha_is_converted_to_the_promoted_dtype(operator: Any) -> None:
     one = np.zeros(1, np.float16)
@@ -79,9 +76,6 @@ def test_the_product_with_alpha_is_not_rounded_before_the_sum(kind: Any, fractio
     assert float(found[0]) == unit**2
 
 
-# --- Product and quotient -------------------------------------------------------------------------
-
-
 def test_inputs_of_a_product_are_converted_to_their_promoted_dtype_first() -> None:
     found = LOCAL.run(mul, np.array([1], np.float16), np.array([2049]))
     assert (found.dtype, found.tolist()) == (np.float16, [2048])
@@ -103,9 +97,6 @@ def test_a_quotient_of_integers_is_a_float(kind: Any) -> None:
 def test_integers_beside_a_float_are_converted_to_it_before_they_are_divided() -> None:
     found = LOCAL.run(div, np.array([4098], np.int32), np.array([2], np.float16))
     assert (found.dtype, found.tolist()) == (np.float16, [2048])  # 4098 is 4096 there
-
-
-# --- Product with a number ------------------------------------------------------------------------
 
 
 @each(

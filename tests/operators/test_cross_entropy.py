@@ -34,9 +34,6 @@ def gradients(target: Any, g: Any) -> dict[str, Any]:
     }
 
 
-# --- Loss -----------------------------------------------------------------------------------------
-
-
 def test_outputs_of_the_z_loss_are_zeros_of_any_shape() -> None:
     outputs = {n: np.full((2, 3), 7, np.float32) for n in ("zloss_out", "lse_for_zloss_out")}
     run(cross_entropy_loss, logits(), on=LOCAL.options(outputs=outputs))
@@ -85,9 +82,6 @@ def test_rows_longer_than_a_block_have_one_sum(classes: int) -> None:
     own = weight[target] * expected[[0, 1], target]
     smooth = (weight * expected).sum(1) / classes
     np.testing.assert_allclose(found[0], -(own + smooth) / 2, rtol=1e-12)
-
-
-# --- Gradient -------------------------------------------------------------------------------------
 
 
 @each("kind", [np.float16, np.float32])

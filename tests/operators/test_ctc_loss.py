@@ -39,9 +39,6 @@ def of(labels: Any, steps: Any, classes: int = 4, blank: int = 0) -> dict[str, A
     }
 
 
-# --- Values ---------------------------------------------------------------------------------------
-
-
 @each("blank", [0, 1, 3])
 def test_in_float64_the_loss_is_that_of_all_paths(blank: int) -> None:
     names = np.roll(np.arange(4), blank)  # label 0 is never used, so it can stand for the blank
@@ -181,9 +178,6 @@ def test_steps_behind_an_items_own_have_no_forward_variables() -> None:
         assert (alpha[n, steps:] == -INF).all()
         assert (alpha[n, :, 2 * len(item) + 1 :] == -INF).all()
         assert alpha[n, 0, 0] > -INF
-
-
-# --- Dtypes and limits ----------------------------------------------------------------------------
 
 
 @each("operator", [ctc_loss, ctc_loss_backward])

@@ -153,9 +153,6 @@ def bits_of(arrays: list[Any]) -> list[bytes]:
     return [array.tobytes() for array in arrays]
 
 
-# --- Large calls ----------------------------------------------------------------------------------
-
-
 def large(table: Table, size: int) -> tuple[Arrays, Arrays]:
     """A call of this many elements in FLOAT, without a reduction."""
     make = Maker(table.statement, "large")

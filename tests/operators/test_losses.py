@@ -41,9 +41,6 @@ def of(names: tuple[str, ...], *values: Any, kind: Any = np.float32) -> dict[str
     return {n: np.array(v, kind, ndmin=1) for n, v in zip(names, values, strict=True)}
 
 
-# --- Outputs --------------------------------------------------------------------------------------
-
-
 @each("operator", [binary_cross_entropy, kl_div, smooth_l1_loss, l1_loss])
 @each("one", [(1,), (1, 1)])
 def test_what_is_reduced_goes_into_one_element_of_any_rank(operator: Any, one: Any) -> None:
@@ -123,9 +120,6 @@ def test_the_gradient_of_a_target_beside_an_empty_self_is_0(target: Any) -> None
         np.testing.assert_array_equal(found, np.zeros(target))
 
 
-# --- Digits ---------------------------------------------------------------------------------------
-
-
 def test_tiny_losses_keep_their_digits() -> None:
     found = run(binary_cross_entropy, of(PAIR, 1e-9, 0), reduction=NONE)
     np.testing.assert_allclose(found, 1e-9, rtol=1e-6)
@@ -171,9 +165,6 @@ def test_large_logits_neither_overflow_nor_lose_the_gradient_of_the_target(
     np.testing.assert_allclose(found, [expected], rtol=1e-6)
 
 
-# --- Weights and betas ----------------------------------------------------------------------------
-
-
 @each("name", ["weight", "pos_weight"])
 def test_a_weight_is_rounded_to_the_dtype_of_self_and_target(name: str) -> None:
     tensors = {"self": np.zeros(2, np.float16), "target": np.ones(2, np.float16)}
@@ -210,9 +201,6 @@ def test_a_beta_counts_as_a_float32() -> None:
     np.testing.assert_array_equal(found, [far, near])
     exact = of(("grad_out", *PAIR), 1.0, 0.05, 0.0, kind=np.float64)
     assert compute(smooth_l1_loss_backward, **exact, beta=0.1) == [0.05 / float(tenth)]
-
-
-# --- Sums and means -------------------------------------------------------------------------------
 
 
 def test_a_sum_of_float16_is_right_in_a_wider_output() -> None:
@@ -274,9 +262,6 @@ def test_older_products_take_bf16_beside_another_float(product: Any, name: str) 
     for others in ({}, short):
         changes = {**others, name: {"dtype": BF16}}
         assert refusal(l1_loss_backward, changes, product) is None
-
-
-# --- Long sums ------------------------------------------------------------------------------------
 
 
 @each("rows", [65_537, 300_003])

@@ -78,9 +78,6 @@ def test_a_number_counts_as_float32_unless_it_is_one_of_the_kernels_dtype(
         np.testing.assert_array_equal(one, other)
 
 
-# --- Values that are refused ----------------------------------------------------------------------
-
-
 def assert_refused(operator: Any, changes: dict[str, Any], *, refused: bool) -> None:
     """With an error about the values that are changed."""
     answer = (AttributeValueError, PARAM_INVALID, tuple(changes))

@@ -41,9 +41,6 @@ def average(array: Any, dim: Any = (), kind: Any = None) -> Any:
     return LOCAL.run(mean, array, dim, dtype=array.dtype if kind is None else kind)
 
 
-# --- Sums -----------------------------------------------------------------------------------------
-
-
 def test_sums_and_means_are_taken_of_all_in_float_unless_it_is_told() -> None:
     found = LOCAL.run(reduce_sum, np.arange(6).reshape(2, 3))
     assert (found.dtype, found.shape, found.item()) == (np.float32, (), 15)
@@ -109,9 +106,6 @@ def test_one_element_fits_any_shape_of_one() -> None:
         assert refusal(reduce_sum, {"dims": (), "out": {"shape": shape}}) is None
 
 
-# --- Means ----------------------------------------------------------------------------------------
-
-
 def test_of_the_mean_of_integers_the_fraction_is_dropped_and_no_more() -> None:
     for count in (3, 49, 93, 1000, 99_991):
         for whole in (-7, -1, 0, 1, 5, 2**20):
@@ -156,9 +150,6 @@ def test_self_is_cast_to_dtype_and_that_to_the_output(
 def test_a_sum_may_be_of_truth_values_and_of_int32() -> None:
     for kind in (BOOL, INT32):
         assert refusal(reduce_sum, {"dtype": kind, "out": {"dtype": kind}}) is None
-
-
-# --- Matrix product -------------------------------------------------------------------------------
 
 
 @each(

@@ -27,8 +27,6 @@ from npucall.operators.tanh_backward import tanh_backward
 from .calls import FLOATS, INF, LOCAL, NAN, numbers, run
 from .ulp import assert_rounded
 
-# --- Gelu -----------------------------------------------------------------------------------------
-
 
 def density(x: float) -> float:
     return math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
@@ -72,9 +70,6 @@ def test_the_first_version_is_the_tanh_form_of_the_second() -> None:
     found = LOCAL.run(gelu_backward, g, x)
     np.testing.assert_array_equal(found, LOCAL.run(gelu_backward_v2, g, x, approximate="tanh"))
     assert (found != LOCAL.run(gelu_backward_v2, g, x, approximate="none")).any()
-
-
-# --- Silu, sigmoid, tanh --------------------------------------------------------------------------
 
 
 def test_silu_far_below_0_keeps_what_is_left() -> None:
@@ -173,9 +168,6 @@ def test_the_gradient_of_tanh_keeps_its_digits_near_1(sign: int) -> None:
     )
 
 
-# --- Glu ------------------------------------------------------------------------------------------
-
-
 def test_behind_a_gate_that_is_nearly_closed_a_value_keeps_its_digits() -> None:
     x = np.array([1e30, -100], np.float32)
     # 1e30 e^-100; e^-100 alone has five bits in FLOAT
@@ -187,9 +179,6 @@ def test_a_wide_open_gate_still_has_a_gradient() -> None:
     found = LOCAL.run(glu_backward, g, x)
     # e^-50 / (1 + e^-50)^2; 1 - sigmoid(50) would be 0 in float32
     np.testing.assert_allclose(found[1], 1.9287498479639178e-22, rtol=2**-21)
-
-
-# --- Logit ----------------------------------------------------------------------------------------
 
 
 @each("eps of_minus_2 slope_at_2", [(-1e-60, -INF, 0.0), (-1e-30, NAN, NAN), (1e-60, -INF, 0.0)])

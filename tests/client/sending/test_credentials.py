@@ -272,9 +272,6 @@ def test_an_address_that_answers_no_token_is_told(issuer: Any, answer: tuple[int
         credential(token_url=issuer.url).authorization()
 
 
-# Settings.
-
-
 @each(
     ("target", "local"),
     [

@@ -73,9 +73,6 @@ def test_what_cannot_travel_is_refused(session: Session) -> None:
         session.put(np.array(["text"]))
 
 
-# Calls.
-
-
 @BOTH_SENDERS
 def test_results_stay_there_and_are_those_of_one_call(connected: Client, session: Session) -> None:
     teacher = session.put(Y)
@@ -132,9 +129,6 @@ def test_several_threads_use_one_session(connected: Client, session: Session) ->
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(work, range(80)))
-
-
-# What a remote is.
 
 
 def test_a_remote_says_what_it_is_and_numpy_does_not_download_it_unasked(
@@ -220,9 +214,6 @@ def test_collected_remotes_make_room(connected: Client) -> None:
         del full
         gc.collect()  # the error's traceback
         session.run(l1_loss_backward, ONE, np.zeros(MIB // 4, np.float32), ONE)
-
-
-# Progress.
 
 
 @BOTH_SENDERS

@@ -170,8 +170,6 @@ def test_a_meta_tensor_of_a_dtype_that_nobody_takes_is_refused_by_name(client: C
         client.plan(kl_div_backward, torch.ones(2), self=meta, target=torch.ones(2))
 
 
-# Sessions.
-
 KEPT = ["float32", "float16", "bfloat16", "float64", "int32", "int64", "bool", "float8_e5m2"]
 
 

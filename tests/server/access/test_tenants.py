@@ -69,8 +69,6 @@ def test_a_user_belongs_by_number_or_name() -> None:
     assert found(0, "root") is None
 
 
-# --- Settings -------------------------------------------------------------------------------------
-
 ISSUER = {"oidc_issuer": "https://ci.example", "oidc_audience": "x"}
 
 
@@ -124,9 +122,6 @@ def test_each_way_to_know_callers_suffices(subtests: pytest.Subtests) -> None:
     assert not ServerSettings().knows_callers
 
 
-# --- The command ----------------------------------------------------------------------------------
-
-
 def test_check_shows_what_each_tenant_may_do_and_warns_of_what_cannot_work(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -176,9 +171,6 @@ def test_without_tenants_nothing_is_read_again() -> None:
         server.server.reload()
         with grpc.insecure_channel(server.target) as channel:
             ask(channel)
-
-
-# --- Keys of an issuer ----------------------------------------------------------------------------
 
 
 @pytest.fixture

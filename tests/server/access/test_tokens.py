@@ -36,9 +36,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "tokens"
 
 
-# --- The file -------------------------------------------------------------------------------------
-
-
 def test_a_line_is_hash_tenant_name_role_and_end(subtests: pytest.Subtests) -> None:
     for line, token in [
         (f"{HASH} vision alice - never", ("vision", "alice", None, "never")),
@@ -113,9 +110,6 @@ def test_a_file_that_others_may_write_is_named(path: Path) -> None:
     path.chmod(0o660)
     (fault,) = TokenFile(path).faults
     assert fault.startswith("expected its owner alone to write it: chmod go-w ")
-
-
-# --- The command ----------------------------------------------------------------------------------
 
 
 def test_the_command_prints_a_token_alone_and_keeps_its_hash(

@@ -274,9 +274,6 @@ def test_names_and_connections_give_nobody_more(held: list[str], asks: str, ende
     assert ends == [ended or asks]
 
 
-# --- Strangers ------------------------------------------------------------------------------------
-
-
 def test_strangers_have_three_quarters_and_end_nothing_of_who_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -306,9 +303,6 @@ def test_what_is_idle_ends_for_its_owner_with_most_first(monkeypatch: pytest.Mon
         entry.idle_since = since
     subject.take(holder("d"), 2)
     assert ended == [("b", 2.0), ("b", 3.0)]
-
-
-# --- What is spare --------------------------------------------------------------------------------
 
 
 def test_what_is_spare_is_taken_at_once_or_not_at_all_and_ends_for_anybody() -> None:

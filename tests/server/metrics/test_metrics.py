@@ -73,9 +73,6 @@ def scraped(address: str, tls: ssl.SSLContext | None = None) -> dict[str, dict[s
     return found
 
 
-# --- Counting -------------------------------------------------------------------------------------
-
-
 def test_calls_are_counted_by_method_operator_tenant_carrier_and_reason() -> None:
     """Operators that the device does not know share a series."""
     counters = Counters([KL])
@@ -133,9 +130,6 @@ def test_phases_that_only_an_npu_has_are_shown_where_there_are_any() -> None:
     ]  # fmt: skip
 
 
-# --- Declared -------------------------------------------------------------------------------------
-
-
 def test_names_obey_the_conventions_of_prometheus() -> None:
     for metric in METRICS:
         assert metric.name.startswith("npucall_")
@@ -147,9 +141,6 @@ def test_names_obey_the_conventions_of_prometheus() -> None:
 def test_no_two_metrics_have_the_same_series() -> None:
     series = [name for metric in METRICS for name in metric.series]
     assert len(series) == len(set(series)) > len(METRICS)
-
-
-# --- Read -----------------------------------------------------------------------------------------
 
 
 def gauges_of(served: Served) -> list[MetricSample]:
@@ -205,9 +196,6 @@ def test_gauges_have_what_a_device_tells_and_nothing_else() -> None:
     assert values(samples, declared.DEVICE_MEMORY) == {("free",): 40, ("used",): 60}
     assert values(samples, declared.DEVICE_UTILIZATION) == {("cube",): 0.75}
     assert values(samples, declared.DEVICE_HEALTHY) == {(): False}
-
-
-# --- Shown ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

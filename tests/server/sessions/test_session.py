@@ -55,9 +55,6 @@ def data_of(found: Any) -> bytes:
     return bytes(found.memory.read(found.offset, found.length))
 
 
-# --- Filling --------------------------------------------------------------------------------------
-
-
 def test_a_retry_joins_what_fills(session: OpenSession, pool: ThreadPoolExecutor) -> None:
     filling, retry = session.fill(A, 4, ONE), session.fill(A, 4, ONE)
     waiting = begun(pool, retry.wait)
@@ -103,9 +100,6 @@ def test_a_handle_that_could_not_be_filled_may_be_filled_by_another(session: Ope
     filling.fail(DeviceError("too late"))  # only the first end counts
     filling.succeed()
     assert read(session, A) == b"data"
-
-
-# --- Reading --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("released", [False, True])
@@ -165,9 +159,6 @@ def test_who_reads_waits_no_longer_than_its_deadline_or_the_server_lets_a_call_w
     with pytest.raises(DeadlineError, match=None if own else "call_timeout = 0.01") as caught:
         session.read(part(A), "x").wait(FakeCaller(remaining=own))
     assert own or caught.value.details["setting"] == "call_timeout"
-
-
-# --- What is held ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("closed", [False, True])

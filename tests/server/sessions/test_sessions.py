@@ -53,9 +53,6 @@ def guessed(session: Any) -> str:
     return f"{session.id[:-32]}{'0' * 32}"
 
 
-# --- Ids ------------------------------------------------------------------------------------------
-
-
 def test_an_id_says_which_server_opened_it_and_is_not_guessed(server: Offline) -> None:
     first, second = server.open(), server.open()
     place, instance, secret = first.id.split("-")
@@ -95,9 +92,6 @@ def test_what_is_no_session_is_unknown(server: Offline) -> None:
     for name in ("", "x", never, never[:-1], "é" * 16):
         with pytest.raises(SessionUnknownError, match="npucall-session"):
             of(server, name)
-
-
-# --- Owners ---------------------------------------------------------------------------------------
 
 
 def test_a_session_is_of_the_person_who_opened_it(server: Offline) -> None:
@@ -148,9 +142,6 @@ def test_ids_and_owners_are_compared_in_constant_time(
             assert compared == [16, len(who), len(who)]
         else:
             assert compared == [16, len(who)]
-
-
-# --- Leases ---------------------------------------------------------------------------------------
 
 
 def test_a_lease_ends_and_all_is_freed(server: Offline) -> None:
@@ -213,9 +204,6 @@ def test_so_many_ended_sessions_are_remembered_of_each_owner(
             of(server, session, who)
         told.append(caught.type is SessionExpiredError)
     assert told == [False, False, True, True, True]
-
-
-# --- What they may take ---------------------------------------------------------------------------
 
 
 def refused(server: Offline, session: Any, size: int) -> dict[str, str]:

@@ -14,9 +14,6 @@ def hits(cann: Cann) -> int:
     return found
 
 
-# --- The cache ------------------------------------------------------------------------------------
-
-
 def test_the_same_call_again_is_answered_from_the_cache_once_it_ran(cann: Cann) -> None:
     *_, source, target = cann.relu()
     cann.planned("aclnnRelu", source, target)

@@ -16,9 +16,6 @@ from .raw import Cann
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-# --- Begin and end --------------------------------------------------------------------------------
-
-
 def test_every_init_of_9_needs_its_own_finalize_reference(bare: Cann) -> None:
     assert [bare.aclInit(None), bare.aclInit(None)] == [0, 100002]
     left = c_uint64(9)
@@ -197,9 +194,6 @@ def test_a_device_reset_or_cann_finalised_while_a_thread_ends_is_a_violation(
     assert violations_at_the_end(cann, again, used, reset) == [said]
     said = "end of a thread: CANN was finalised before"
     assert violations_at_the_end(cann, again, used, finalise) == [said]
-
-
-# --- Processes ------------------------------------------------------------------------------------
 
 
 def printed(ended: subprocess.CompletedProcess[str]) -> list[str]:

@@ -212,8 +212,6 @@ def test_little_memory_is_a_warning(free: int, total: int, expected: Verdict) ->
     assert state(facts)[2].verdict is expected
 
 
-# --- CANN's two libraries -------------------------------------------------------------------------
-
 MISSING = "cannot open shared object file: No such file or directory"
 
 

@@ -94,8 +94,6 @@ def test_visible_devices_are_numbered_anew(host: Host) -> None:
     assert todo(findings) == "use cann:0 to cann:1, or unset the variable"
 
 
-# --- Versions -------------------------------------------------------------------------------------
-
 FITTING = DeviceFacts(cann_version="8.5.0", driver_version="25.5.1", runtime_version="1.15.0")
 DRIVERS = [
     ("8.5.0", "24.1.rc3", WARNING),
