@@ -35,6 +35,9 @@ def compared(folder: Path, parameters: str, *rows: tuple[str, str], **more: str)
     return compare([folder])
 
 
+# --- Documents ------------------------------------------------------------------------------------
+
+
 def test_words_tell_a_role() -> None:
     assert {text: role_from(text) for text in WORDS} == WORDS
 
@@ -74,6 +77,8 @@ def test_code_of_a_document_declares_functions_though_it_lacks_semicolons() -> N
     text = "x\n```Cpp\naclnnStatus aclnnA(int a)\n```\n```\naclnnStatus aclnnB(int b);\n```\n"
     assert [found.name for found in prototypes_in(text, "x")] == ["aclnnA", "aclnnB"]
 
+
+# --- Comparison -----------------------------------------------------------------------------------
 
 X_OUT = "const aclTensor *x, aclTensor *out"
 

@@ -27,7 +27,7 @@ from .servers import Failing, altered, client_of, failed, flip, local, run
 
 SOME = tuple(statement.title for statement in statements())[::12]
 KL = ("aclnnKlDivBackward",)
-GRID = {"operators": KL, "blocks": ("grid",)}
+GRID: Any = {"operators": KL, "blocks": ("grid",)}
 
 
 def test_every_case_with_a_wrong_number_fails() -> None:
@@ -50,7 +50,7 @@ def test_bytes_that_the_answer_does_not_announce_are_an_error_of_the_server(leng
 def test_a_spec_that_lies_is_an_error_of_the_server(
     lie: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = wire.decode_reply
+    right = wire.decode_reply  # type: ignore[attr-defined]
 
     def lying(data: Any) -> Reply:
         reply = right(data)

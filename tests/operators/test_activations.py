@@ -72,7 +72,7 @@ def test_ends_out_of_order_that_pass_as_integers_give_the_upper_one() -> None:
 
 
 def test_the_gradient_uses_its_ends_as_float32() -> None:
-    x = np.float32([-0.1, 0.1, np.nextafter(np.float32(0.1), np.float32(0))])
+    x = np.array([-0.1, 0.1, np.nextafter(np.float32(0.1), np.float32(0))], np.float32)
     # As float64 0.1 is less than float32(0.1), and -0.1 more: the ends would count otherwise.
     found = LOCAL.run(hardtanh_backward, np.ones(3, np.float32), x, -0.1, 0.1)
     assert found.tolist() == [0, 0, 1]
@@ -86,9 +86,9 @@ def test_hardsigmoid_of_int32_is_1_from_3_on_and_else_0() -> None:
 
 
 def test_the_largest_float_below_3_has_a_gradient_as_on_atlas_a2() -> None:
-    x = np.nextafter(np.float32([3, -3]), np.float32(0))
+    x = np.nextafter(np.array([3, -3], np.float32), np.float32(0))
     found = LOCAL.run(hardsigmoid_backward, np.ones(2, np.float32), x)
-    np.testing.assert_array_equal(found, np.float32([1 / 6, 1 / 6]))
+    np.testing.assert_array_equal(found, np.array([1 / 6, 1 / 6], np.float32))
 
 
 def test_hardswish_of_a_number_whose_sixfold_is_infinite_is_itself() -> None:
@@ -132,7 +132,7 @@ def test_threshold_and_value_count_in_the_dtype_of_self(kind: Any) -> None:
 
 def test_an_integer_that_does_not_fit_wraps_as_in_c() -> None:
     x = np.array([0, 100], np.int8)
-    assert LOCAL.run(threshold, x, Scalar(INT64, 256 + 5), Scalar(INT64, 300)).tolist() == [44, 100]
+    assert LOCAL.run(threshold, x, Scalar(INT64, 256 + 5), Scalar(INT64, 300)).tolist() == [44, 100]  # type: ignore[call-overload]
 
 
 def test_the_gradient_counts_a_fraction_below_0_for_integers_unlike_torch() -> None:

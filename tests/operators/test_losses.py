@@ -144,7 +144,7 @@ def test_the_divisor_of_the_gradient_is_1e_12_at_least(x: float, t: float, expec
 @each("x", [-1e30, -85.0, 85.0, 1e30])
 def test_large_logits_do_not_overflow(x: float) -> None:
     found = run(binary_cross_entropy_with_logits, of(PAIR, x, 0), reduction=NONE)
-    np.testing.assert_array_equal(found, np.float32([max(x, 0)]))  # what is left cancels
+    np.testing.assert_array_equal(found, np.array([max(x, 0)], np.float32))  # what is left cancels
 
 
 @each("x", [-85.0, -20.0, 20.0, 85.0, 200.0])
@@ -168,14 +168,14 @@ def test_large_logits_neither_overflow_nor_lose_the_gradient_of_the_target(
 @each("name", ["weight", "pos_weight"])
 def test_a_weight_is_rounded_to_the_dtype_of_self_and_target(name: str) -> None:
     tensors = {"self": np.zeros(2, np.float16), "target": np.ones(2, np.float16)}
-    wide = np.float32([1 + 2.0**-12, 3])
+    wide = np.array([1 + 2.0**-12, 3], np.float32)
     expected, found = (
         run(binary_cross_entropy_with_logits, {**tensors, name: weight}, reduction=NONE)
         for weight in (wide.astype(np.float16), wide)
     )
     np.testing.assert_array_equal(found, expected)
     mixed = {"self": np.zeros(4096, np.float32), "target": np.ones(4096, np.float16)}
-    mixed[name] = np.float32([1 + 2.0**-12] * 4096)
+    mixed[name] = np.array([1 + 2.0**-12] * 4096, np.float32)
     found = run(binary_cross_entropy_with_logits, mixed, reduction=SUM)
     assert found == np.float16(4097 * np.log(2))  # in FLOAT nothing of it is lost
 
@@ -195,7 +195,7 @@ def test_weights_may_have_any_real_dtype(kind: Any, name: str) -> None:
 def test_a_beta_counts_as_a_float32() -> None:
     tenth = np.float32(0.1)
     below = np.nextafter(tenth, np.float32(0))
-    tensors = {"self": np.float32([0.1, below]), "target": np.zeros(2, np.float32)}
+    tensors = {"self": np.array([0.1, below], np.float32), "target": np.zeros(2, np.float32)}
     far, near = tenth - np.float32(0.5) * tenth, np.float32(0.5) * below * below / tenth
     found = run(smooth_l1_loss, tensors, reduction=NONE, beta=0.1)
     np.testing.assert_array_equal(found, [far, near])
@@ -270,7 +270,10 @@ def test_long_sums_of_gradients_are_what_float64_gives(rows: int) -> None:
     g, t = np.float32(-1.25), random.uniform(0.05, 1.5, (rows, 2)).astype(np.float32)
     found = LOCAL.run(kl_div_backward, g, np.zeros((1, 2), np.float32), t, reduction=NONE)
     assert_summed(found, -np.float64(g) * t.astype(np.float64))
-    s, t = random.uniform(-3, 0.5, (rows, 2)).astype(np.float32), np.float32([[0.75, 1.25]])
+    s, t = (
+        random.uniform(-3, 0.5, (rows, 2)).astype(np.float32),
+        np.array([[0.75, 1.25]], np.float32),
+    )
     found = LOCAL.run(kl_div_target_backward_builtin, g, s, t, reduction=NONE)
     logs = np.log(t.astype(np.float64))
     assert_summed(found, np.float64(g) * (logs - s + 1), np.abs(g) * (np.abs(logs) + np.abs(s) + 1))

@@ -142,6 +142,6 @@ def test_a_beta_is_0_or_more_as_a_float32(beta: float, refused: bool) -> None:
 
 
 def test_a_number_beyond_float32_is_infinite() -> None:
-    x = np.float32([np.finfo(np.float32).max, INF])
+    x = np.array([np.finfo(np.float32).max, INF], np.float32)
     found = LOCAL.run(hardtanh_backward, np.ones(2, np.float32), x, -1e300, 1e300)
     assert found.tolist() == [1, 0]

@@ -106,7 +106,7 @@ def test_a_few_results_of_mish_are_those_of_torch() -> None:
 def test_integers_are_converted_to_the_dtype_of_the_output_before_their_sigmoid(kind: Any) -> None:
     x = np.array([-7, -1, 0, 3, 127], np.int8)
     answer = LOCAL.options(outputs={"out": np.empty(x.shape, kind)}).execute(sigmoid, x)
-    assert answer.kernel_dtype.numpy == kind
+    assert answer.kernel_dtype.numpy == kind  # type: ignore[union-attr]
     np.testing.assert_array_equal(answer.value, LOCAL.run(sigmoid, x.astype(kind)))
     plain = LOCAL.execute(sigmoid, x)
     assert plain.kernel_dtype is FLOAT  # without an output
@@ -185,14 +185,14 @@ def test_a_wide_open_gate_still_has_a_gradient() -> None:
 def test_an_eps_below_0_counts_as_such_if_it_does_as_a_float32(
     eps: float, of_minus_2: float, slope_at_2: float
 ) -> None:
-    found = LOCAL.run(logit, np.float32([-2.0]), eps=eps)
+    found = LOCAL.run(logit, np.array([-2.0], np.float32), eps=eps)
     np.testing.assert_array_equal(found, [of_minus_2])
-    found = LOCAL.run(logit_grad, np.float32([2.0]), np.float32([1.0]), eps=eps)
+    found = LOCAL.run(logit_grad, np.array([2.0], np.float32), np.array([1.0], np.float32), eps=eps)
     np.testing.assert_array_equal(found, [slope_at_2])
 
 
 def test_the_far_end_of_the_range_is_rounded_to_float32() -> None:
-    one = np.float32([1.0])  # 1 - 2^-26 is 1 in float32
+    one = np.array([1.0], np.float32)  # 1 - 2^-26 is 1 in float32
     assert LOCAL.run(logit, one, eps=2.0**-26) == INF
     assert LOCAL.run(logit_grad, one, one, eps=2.0**-26) == INF
 

@@ -48,7 +48,7 @@ class GuardedServer(fake.FakeServer):
         """What came, of every call and stream."""
         self.known: set[str] = set(self.accepted)
         """What was accepted at any time: else it is invalid."""
-        self.details: dict[str, str] = {}
+        self.details: dict[str, Any] = {}
         self.guard = self._check
 
     def rotate(self, token: str) -> None:
@@ -234,11 +234,11 @@ def issuer() -> Iterator[Any]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            issuer.asked_with.append(self.headers.get("Authorization", ""))
-            status, body = issuer.answers.pop(0)
+            issuer.asked_with.append(self.headers.get("Authorization", ""))  # type: ignore[attr-defined]
+            status, body = issuer.answers.pop(0)  # type: ignore[attr-defined]
             self.send_response(status)
             if status == 302:
-                self.send_header("Location", f"{issuer.url}&again")
+                self.send_header("Location", f"{issuer.url}&again")  # type: ignore[attr-defined]
             self.end_headers()
             self.wfile.write(body)
 

@@ -39,7 +39,9 @@ def test_who_holds_more_than_half_gives_way_the_newest_first() -> None:
 
     def hog(number: int) -> Entry:
         entry: Entry = subject.take(
-            holder("hog"), 2, lambda: (ended.append(number), entry.give_back())
+            holder("hog"),
+            2,
+            lambda: (ended.append(number), entry.give_back()),  # type: ignore[func-returns-value]
         )
         return entry
 
@@ -164,7 +166,7 @@ class TenantFullError(Exception):
 
 def by_tenant(**limits: int) -> tuple[Ledger, Tenants]:
     """Ten for all, and ``streams`` for tenants with such a limit."""
-    tenants = Tenants({name: Tenant(streams=limit) for name, limit in limits.items()})
+    tenants = Tenants({name: Tenant(streams=limit) for name, limit in limits.items()})  # type: ignore[call-arg]
     quota = Quota(tenants, "streams", TenantFullError)  # type: ignore[arg-type]
     return Ledger(10, FullError, quota), tenants  # type: ignore[arg-type]
 
@@ -188,9 +190,9 @@ def test_a_tenant_holds_what_all_of_its_callers_hold_and_no_more_than_its_limit(
 def test_a_limit_of_a_tenant_is_the_one_that_is_set_now() -> None:
     subject, tenants = by_tenant(lab=1)
     subject.take(who("lab/a"), 1)
-    tenants.replace({"lab": Tenant(streams=2)})
+    tenants.replace({"lab": Tenant(streams=2)})  # type: ignore[call-arg]
     subject.take(who("lab/a"), 1)
-    tenants.replace({"lab": Tenant(streams=1)})
+    tenants.replace({"lab": Tenant(streams=1)})  # type: ignore[call-arg]
     with pytest.raises(TenantFullError):
         subject.take(who("lab/a"), 0)
     tenants.replace({})
@@ -208,7 +210,7 @@ def test_who_waits_gets_no_more_than_its_tenant_may_have_by_then(
     with ThreadPoolExecutor(1) as pool:
         asking = pool.submit(subject.take, who("lab/a"), 3)
         assert asked.wait(PATIENCE)
-        tenants.replace({"lab": Tenant(streams=2)})
+        tenants.replace({"lab": Tenant(streams=2)})  # type: ignore[call-arg]
         subject.take(who("lab/b"), 1).give_back()  # it finds the new limit
         hog.pop().give_back()
         assert subject.owners == {"hog/a": 6}
@@ -264,7 +266,7 @@ def test_names_and_connections_give_nobody_more(held: list[str], asks: str, ende
     for name in held:
         caller = FakeCaller(who=name, peer="first")
         entry = subject.take(caller, 2)
-        entry.yields = lambda entry=entry: (ends.append(entry.owner), entry.give_back())
+        entry.yields = lambda entry=entry: (ends.append(entry.owner), entry.give_back())  # type: ignore[func-returns-value, misc]
     other = FakeCaller(who=asks, peer="second")
     if not ended and held.count(asks) < 3:
         with pytest.raises(FullError):
@@ -299,7 +301,7 @@ def test_what_is_idle_ends_for_its_owner_with_most_first(monkeypatch: pytest.Mon
     subject, ended = of(4), []
     for name, since in ("a", 1.0), ("b", 3.0), ("b", 2.0), ("c", 0.0):
         entry = subject.take(holder(name), 1)
-        entry.yields = lambda e=entry, s=since: (ended.append((e.owner, s)), e.give_back())
+        entry.yields = lambda e=entry, s=since: (ended.append((e.owner, s)), e.give_back())  # type: ignore[func-returns-value, misc]
         entry.idle_since = since
     subject.take(holder("d"), 2)
     assert ended == [("b", 2.0), ("b", 3.0)]
@@ -310,7 +312,7 @@ def test_what_is_spare_is_taken_at_once_or_not_at_all_and_ends_for_anybody() -> 
     subject.take(holder("a"), 4)
     ended: list[int] = []
     assert subject.hold_spare("spare", 7, lambda: ended.append(7)) is None
-    spare = subject.hold_spare("spare", 6, lambda: (ended.append(6), spare and spare.give_back()))
+    spare = subject.hold_spare("spare", 6, lambda: (ended.append(6), spare and spare.give_back()))  # type: ignore[func-returns-value]
     assert spare is not None
     subject.take(holder("b"), 2)
     assert ended == [6]
@@ -414,7 +416,7 @@ def test_a_large_call_has_kept_memory_given_back_where_it_would_be_too_much(
 
 def test_what_no_call_explains_counts_against_the_calls_that_come_next() -> None:
     """Usual are half of the limit and 128 MiB; what is freed in time does not count."""
-    ledger, resident = Ledger(1000 * MIB, FullError), [100 * MIB]
+    ledger, resident = Ledger(1000 * MIB, FullError), [100 * MIB]  # type: ignore[arg-type]
     given: list[int] = []
     stray = StrayMemory(ledger, lambda: given.append(resident[0]), lambda: resident[0])
     call = ledger.take(holder("caller"), 200 * MIB)

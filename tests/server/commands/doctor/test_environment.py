@@ -31,7 +31,7 @@ def test_what_set_env_exports_is_well_by_another_name_and_behind_a_link_too(host
     (host.root / "latest").symlink_to(host.home)
     older = {"ASCEND_HOME_PATH": None, "ASCEND_TOOLKIT_HOME": str(host.home)}
     for changes in {}, {"ASCEND_HOME_PATH": str(host.root / "latest")}, older:
-        assert not_ok(check(host, **changes)) == []  # type: ignore[arg-type]
+        assert not_ok(check(host, **changes)) == []
 
 
 def test_a_missing_set_env_is_one_fault_that_names_the_script(host: Host) -> None:
@@ -67,7 +67,7 @@ def test_a_variable_that_is_wrong_is_named(host: Host) -> None:
     places = {"home": host.home, "root": host.root, "path": path}
     wrong: list[object] = []
     for number, changes, verdict, found, advice in WRONG:
-        given = {name: value and value.format(**places) for name, value in changes.items()}
+        given = {name: value and value.format(**places) for name, value in changes.items()}  # type: ignore[attr-defined]
         findings = [f for f in check(host, number, **given) if f.verdict is verdict]
         fits = [f.found for f in findings] == [found.format(**places)]
         fits &= advice.format(**places) in todo(findings)
