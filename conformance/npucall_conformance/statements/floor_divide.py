@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -30,13 +31,22 @@ def quotient(dtypes: DTypes) -> DType:
 
 def scalar(_: Arguments, s: float, o: float) -> float:
     found = reals.divide(s, o)
-    return float(math.floor(found)) if math.isfinite(found) else found
+    if not math.isfinite(found):
+        return found
+    return float(math.floor(Fraction(s) / Fraction(o) if math.isfinite(o) else found))
 
 
 def vector(_: Arguments, s: Any, o: Any) -> Any:
     found = s / o
-    below = found - np.mod(found, 1)
-    return np.where(np.isfinite(found), below, found)
+    whole = np.rint((s - np.remainder(s, o)) / o)
+    has_digits = (np.abs(found) < 2.0**51) & np.isfinite(o)
+    return np.where(has_digits, whole, np.floor(found))
+
+
+def torch_says(k: Arguments, torch: Any) -> Any:
+    one, two = (k[name] for name in PAIR)
+    finite = torch.isfinite(one) & torch.isfinite(two)
+    return torch.where(finite, torch.floor_divide(one, two), torch.floor(one / two))
 
 
 FLOOR_DIVIDE = elementwise(
@@ -51,7 +61,8 @@ FLOOR_DIVIDE = elementwise(
     kernel=quotient,
     cost=0,
     npu=aten("floor_divide", *PAIR),
-    torch=lambda k, torch: torch.floor(k["self"] / k["other"]),
+    torch=torch_says,
+    dtypes=(*FLOATS, DOUBLE),
     mixed=(
         *mixed_floats(*PAIR, output="out"),
         *(Setup(values=NUMBERS, dtypes=dict(zip(PAIR, each, strict=True)))

@@ -8,6 +8,8 @@ from npucall.dtypes import BF16, BOOL, DOUBLE, FLOAT, FLOAT16, INT64, AnyArray, 
 from npucall.operators import _arithmetic as shared
 from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
 
+_EXACT = 2.0**52
+"""Numbers of DOUBLE up to this one have digits behind the point."""
 OLDER = (FLOAT16, FLOAT, *shared.INTEGERS, DOUBLE, BOOL)
 
 
@@ -49,15 +51,21 @@ def floor_divide(facts: Facts, self: Array, other: Array) -> AnyArray:
         out = floor(self / other)
 
     Both are converted to their promoted dtype, BOOL to FLOAT. Quotients of integers are exact; an
-    integer divided by 0 gives 0, where a device gives any number. Of floats the quotient is taken
-    in float64, so that it is not rounded up to a whole number before, and rounded once: ``x / 0``
-    is infinite, ``0 / 0`` is NaN. ``out`` may have any dtype that the promoted one can be cast to,
-    which Ascend 950 alone checks.
+    integer divided by 0 gives 0, where a device gives any number. Of floats it is the whole number
+    below the exact quotient that is rounded, so 1 / 0.1 gives 9: of DOUBLE up to 2^52, beyond which
+    the quotient itself is rounded. ``x / 0`` is infinite, ``0 / 0`` is NaN, and ``x`` divided by an
+    infinite number is 0. ``out`` may have any dtype that the promoted one can be cast to, which
+    Ascend 950 alone checks.
 
-    As in torch, where integers by 0 raise and an infinite ``self`` gives NaN.
+    As in torch, where integers by 0 raise, an infinite ``self`` gives NaN, and infinite ``other``
+    of the other sign -1.
     """
     one, two = np.asarray(self), np.asarray(other)
     if one.dtype.kind in "iu":
         return np.floor_divide(one, two, out=facts.out)
-    found: AnyArray = np.floor(np.divide(one, two, dtype=np.float64)).astype(one.dtype)
-    return found
+    ratio = np.divide(one, two, dtype=np.float64)
+    found: AnyArray = np.floor(ratio)
+    if one.dtype == np.float64:  # a quotient of others is no whole number unless it is one exactly
+        exact = (np.abs(ratio) < _EXACT) & np.isfinite(two)
+        found = np.where(exact, np.floor_divide(one, two), found)
+    return found.astype(one.dtype)
