@@ -11,7 +11,7 @@ The windows that a number is in follow each other: so the gradient is a sum over
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from math import prod
@@ -259,11 +259,15 @@ def _summing(ranges: Ranges) -> _Sums:
         return _Sums(count, longest, slice(int(starts[0]), int(stops[0])), (), ())
     if longest > _LONG * count:
         return _Sums(count, longest, None, [slice(*each) for each in zip(*ranges, strict=True)], ())
-    steps = []
-    for step in range(longest):
+    return _Sums(count, longest, None, (), [*steps_of(ranges)])
+
+
+def steps_of(ranges: Ranges) -> Iterator[tuple[Any, Any]]:
+    """The first numbers of all ranges, the second ones, and so on: which ranges, which numbers."""
+    starts, stops = ranges
+    for step in range(int((stops - starts).max())):
         (there,) = np.nonzero(starts + step < stops)
-        steps.append((_run(there), _run(starts[there] + step)))
-    return _Sums(count, longest, None, (), steps)
+        yield _run(there), _run(starts[there] + step)
 
 
 def _total(

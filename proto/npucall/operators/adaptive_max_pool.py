@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from textwrap import fill
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,6 +34,9 @@ from npucall.tensors import Shape
 
 _MOST = 3
 """Blocks that are computed as one."""
+_BITS = 5
+_SHORT = 1 << _BITS
+"""Numbers of a window along an axis that are compared one after the other, at the most."""
 NEW = (A2, A3, ASCEND_950)
 PLACES = {PLANES: "row * W + column", VOLUMES: "(layer * H + row) * W + column"}
 TEXT = {PLANES: "(N, C, H, W) or (C, H, W)", VOLUMES: "(N, C, D, H, W) or (C, D, H, W)"}
@@ -58,18 +61,83 @@ def _largest(best: AnyArray, places: AnyArray, axis: int, count: int) -> tuple[A
     return found
 
 
+class _Windows(NamedTuple):
+    """Of an axis: where they start, and their first numbers, their second ones, and so on."""
+
+    starts: AnyArray
+    steps: Sequence[tuple[Any, Any]]
+
+
+def _short_windows(sizes: Shape, counts: Shape) -> list[_Windows] | None:
+    """Those of each axis; None if there are long ones."""
+    pairs = zip(sizes, counts, strict=True)
+    every = [averages.adaptive(*pair).windows(np.arange(pair[1])) for pair in pairs]
+    if max((each.stops - each.starts).max() for each in every) > _SHORT:
+        return None
+    return [_Windows(each.starts, list(averages.steps_of(each))) for each in every]
+
+
+def _first_places(planes: AnyArray, every: Sequence[_Windows]) -> AnyArray | None:
+    """Where the first one of the largest numbers of each window stands; None if there is NaN.
+
+    An axis after the other, the first one along whole rows. Which number of its window it is takes
+    ``_BITS`` for each axis; all of them for one that is not the largest.
+    """
+    largest, which = planes, None
+    for axis, (_, steps) in enumerate(every, 1):
+        numbers, lead = largest, (slice(None),) * axis
+        largest = _maxima(numbers, steps, axis)
+        before = None if which is None else which.astype(np.uint16) << _BITS
+        dtype = np.dtype(np.uint8 if before is None else np.uint16)
+        which = np.full(largest.shape, np.iinfo(dtype).max, dtype)
+        for number, (to, of) in enumerate(steps):
+            others = numbers[(*lead, of)] != largest[(*lead, to)]
+            found = others.view(np.uint8).astype(dtype, copy=False)
+            np.negative(found, out=found)
+            found |= dtype.type(number)
+            if before is not None:
+                found |= before[(*lead, of)]
+            which[(*lead, to)] = np.minimum(which[(*lead, to)], found)
+    if which is None or np.isnan(largest).any():
+        return None
+    places = np.zeros(which.shape, np.int64)
+    for axis, (starts, _) in enumerate(every, 1):
+        places *= planes.shape[axis]
+        places += which >> _BITS * (len(every) - axis) & _SHORT - 1
+        places += starts.reshape(-1, *(1,) * (len(every) - axis))
+    return places
+
+
+def _maxima(numbers: AnyArray, steps: Sequence[tuple[Any, Any]], axis: int) -> AnyArray:
+    """The largest numbers of windows along an axis."""
+    lead = (slice(None),) * axis
+    found: AnyArray = numbers[(*lead, steps[0][1])].copy()
+    for to, of in steps[1:]:
+        there = found[(*lead, to)]
+        np.maximum(there, numbers[(*lead, of)], out=there)
+        if not isinstance(to, slice):
+            found[(*lead, to)] = there
+    return found
+
+
 def _pooled(facts: Facts, planes: Any, count: int) -> tuple[AnyArray, AnyArray]:
     shape, sizes = facts.shapes["pooled"], planes.shape[-count:]
     out, indices = (facts.output(name, shape) for name in ("output_out", "indices_out"))
     own = np.arange(prod(sizes)).reshape(sizes)
+    short = _short_windows(sizes, shape[-count:])
 
     def pool(lead: tuple[slice, ...]) -> None:
         numbers = facts.read(planes, lead)
         some = prod(numbers.shape[:-count])
         best = numbers.reshape(some, *sizes)
-        places = np.broadcast_to(own, best.shape)
-        for axis in range(count, 0, -1):
-            best, places = _largest(best, places, axis, shape[axis - count - 1])
+        places = None if short is None else _first_places(best, short)
+        if places is not None:
+            places = places.reshape(some, -1)
+            best = np.take_along_axis(best.reshape(some, -1), places, 1)
+        else:
+            places = np.broadcast_to(own, best.shape)
+            for axis in range(count, 0, -1):
+                best, places = _largest(best, places, axis, shape[axis - count - 1])
         whole = (*numbers.shape[:-count], *shape[-count:])
         out[lead], indices[lead] = best.reshape(whole), places.reshape(whole)
 
