@@ -20,10 +20,12 @@ from npucall.dtypes import (
     INT64,
     DType,
 )
-from npucall.operators.add import add
-from npucall.operators.div import div
-from npucall.operators.mul import mul
-from npucall.operators.muls import muls
+from npucall.errors import PARAM_INVALID, DTypeError, ShapeError
+from npucall.operators.add import add, inplace_add
+from npucall.operators.div import div, inplace_div
+from npucall.operators.floor_divide import inplace_floor_divide
+from npucall.operators.mul import inplace_mul, mul
+from npucall.operators.muls import inplace_muls, muls
 from npucall.operators.sub import sub
 from npucall_conformance.stating.statement import LEFT_OUT
 
@@ -145,3 +147,55 @@ def test_beside_a_short_float_the_number_is_rounded_to_float_alone(kind: Any) ->
 def test_beside_a_double_the_number_keeps_all_its_bits() -> None:
     assert LOCAL.run(muls, np.ones(1), 0.1).tolist() == [0.1]
     assert LOCAL.run(muls, np.ones(1, np.float32), 0.1).tolist() == [float(np.float32(0.1))]
+
+
+def test_a_sum_in_place_is_computed_in_the_promoted_dtype_and_has_that_of_self() -> None:
+    other = np.array([0.5 + 2.0**-13], np.float32)
+    found = LOCAL.run(inplace_add, np.array([2048], np.float16), other, 2)
+    # Between 2048 and 2050; with other as a FLOAT16, which is 0.5, it would be a tie, and 2048.
+    assert (found.dtype, found.tolist()) == (np.dtype(np.float16), [2050])
+    number = LOCAL.run(inplace_add, np.array(5, np.int64), np.array(2**53 + 1), 1)
+    assert (number.shape, number.tolist()) == ((), 2**53 + 6)
+
+
+@each("operator", [inplace_add, inplace_mul, inplace_div, inplace_floor_divide])
+@each("own other", [((3,), (2, 3)), ((1, 3), (3, 3)), ((), (1,))])
+def test_what_self_and_another_tensor_in_place_broadcast_to_has_the_shape_of_self(
+    operator: Any, own: tuple[int, ...], other: tuple[int, ...]
+) -> None:
+    shapes = {"self_ref": {"shape": own}, "other": {"shape": other}}
+    assert refusal(operator, shapes) == (ShapeError, PARAM_INVALID, ("self_ref",))
+    assert refusal(operator, {"self_ref": {"shape": other}, "other": {"shape": own}}) is None
+
+
+@each(
+    "operator own other",
+    [
+        (inplace_add, INT32, {"other": {"dtype": FLOAT}}),
+        (inplace_add, BOOL, {"other": {"dtype": INT8}, "alpha": Scalar(INT8, 1)}),
+        (inplace_mul, DOUBLE, {"other": {"dtype": COMPLEX64}}),
+        (inplace_div, INT32, {"other": {"dtype": INT32}}),
+        (inplace_floor_divide, BOOL, {"other": {"dtype": BOOL}}),
+        (inplace_muls, INT64, {"other": Scalar(FLOAT, 2.0)}),
+        (inplace_muls, BOOL, {"other": Scalar(INT8, 2)}),
+    ],
+)
+def test_a_result_that_self_cannot_hold_is_refused_in_place(
+    operator: Any, own: DType, other: dict[str, Any]
+) -> None:
+    found = refusal(operator, {"self_ref": {"dtype": own}, **other})
+    assert found == (DTypeError, PARAM_INVALID, ("self_ref",))
+
+
+def test_shapes_are_compared_before_dtypes_in_place_as_the_software_does() -> None:
+    both = {"self_ref": {"shape": (3,), "dtype": INT32}, "other": {"shape": (2, 3)}}
+    order = {
+        operator.name: refusal(operator, both)
+        for operator in (inplace_add, inplace_floor_divide, inplace_mul, inplace_div)
+    }
+    assert {name: found and found[0] for name, found in order.items()} == {
+        "aclnnInplaceAdd": ShapeError,
+        "aclnnInplaceFloorDivide": ShapeError,
+        "aclnnInplaceMul": DTypeError,
+        "aclnnInplaceDiv": ShapeError,
+    }

@@ -53,7 +53,7 @@ SPLIT = operator(
     "aclnnSplitWithSize", self=IN, splitSize="const aclIntArray*", dim="int64_t", out=f"out {LIST}"
 )
 ADD_IN_PLACE = operator(
-    "aclnnInplaceAdd", selfRef="in/out const aclTensor*", other=IN, alpha="const aclScalar*"
+    "aclnnInplaceVendorAdd", selfRef="in/out const aclTensor*", other=IN, alpha="const aclScalar*"
 )
 CATALOGUE = Catalogue([EVERY_KIND, CAT, SPLIT, ADD_IN_PLACE])
 

@@ -10,7 +10,6 @@ from .prototypes import FILES, Prototype
 _CHECKS = {
     "aclnnRsub": "check_broadcast",
     "aclnnMaximum": "check_broadcast",
-    "aclnnInplaceAdd": "check_broadcast_into_first",
     "aclnnInplaceCopy": "check_broadcast_into_first",
     "aclnnMm": "check_mm",
     "aclnnCumsum": "check_cumsum",

@@ -22,10 +22,6 @@ SIM_OPERATOR(aclnnVendorSums, const aclTensor *self, const aclBoolArray *which,
 SIM_OPERATOR(aclnnRsub, const aclTensor *self, const aclTensor *other, const aclScalar *alpha,
              SIM_OUT aclTensor *out);
 
-// aclnn_add.h; math; 8.1 9.x
-SIM_OPERATOR(aclnnInplaceAdd, SIM_OUT const aclTensor *selfRef, const aclTensor *other,
-             const aclScalar *alpha);
-
 // aclnn_maximum.h; math; 8.1 9.x
 SIM_OPERATOR(aclnnMaximum, const aclTensor *self, const aclTensor *other, SIM_OUT aclTensor *out);
 

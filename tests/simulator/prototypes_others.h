@@ -65,3 +65,33 @@ SIM_OPERATOR(aclnnCdistBackward, const aclTensor *grad, const aclTensor *x1, con
 // aclnn_floor_divide.h; math; 8.1 9.x
 SIM_OPERATOR(aclnnFloorDivide, const aclTensor *self, const aclTensor *other,
              SIM_OUT aclTensor *out);
+
+// ---- In place, beside other tensors and numbers ----
+
+// aclnn_add.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnInplaceAdd, SIM_OUT const aclTensor *selfRef, const aclTensor *other,
+             const aclScalar *alpha);
+
+// aclnn_sub.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnInplaceSub, SIM_OUT aclTensor *selfRef, const aclTensor *other,
+             const aclScalar *alpha);
+
+// aclnn_mul.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnInplaceMul, SIM_OUT aclTensor *selfRef, const aclTensor *other);
+
+// aclnn_mul.h; math; 8.1 9.x; any-rank
+SIM_OPERATOR(aclnnInplaceMuls, SIM_OUT aclTensor *selfRef, const aclScalar *other);
+
+// aclnn_div.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnInplaceDiv, SIM_OUT aclTensor *selfRef, const aclTensor *other);
+
+// aclnn_floor_divide.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnInplaceFloorDivide, SIM_OUT aclTensor *selfRef, const aclTensor *other);
+
+// aclnn_index_fill.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnInplaceIndexFill, SIM_OUT aclTensor *selfRef, int64_t dim,
+             const aclTensor *index, const aclScalar *value);
+
+// aclnn_index_fill_tensor.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnInplaceIndexFillTensor, SIM_OUT aclTensor *selfRef, int64_t dim,
+             const aclIntArray *index, const aclScalar *value);

@@ -11,13 +11,19 @@ import numpy as np
 
 from npucall.declare.call import Argument
 from npucall.declare.parameters import Scalar
-from npucall.dtypes import BOOL, DOUBLE, FLOAT, INT64, AnyArray, DType
+from npucall.dtypes import FLOAT, AnyArray, DType
 from npucall.tensors import Shape, TensorSpec
 from npucall.wire.calls import encode
 from npucall_client.calls.arguments import BoundCall
 from npucall_conformance.cases.arrangements import DENSE, blank, put
 from npucall_conformance.cases.case import Case
-from npucall_conformance.stating.arguments import Arguments, Reals, parameter_of, wide
+from npucall_conformance.stating.arguments import (
+    OF_PLAIN,
+    Arguments,
+    Reals,
+    parameter_of,
+    wide,
+)
 from npucall_conformance.stating.domains import Draw
 from npucall_conformance.stating.parts import In, Out
 from npucall_conformance.stating.rounding import nearest
@@ -199,13 +205,10 @@ def attributes_of(statement: Statement, given: Mapping[str, Any]) -> dict[str, A
 def argument_of(c_type: str, value: Any) -> Argument:
     """An attribute in the form that calls have; a number for an aclScalar gets the widest dtype."""
     if c_type == "const aclScalar*" and isinstance(value, bool | int | float):
-        return Scalar(_OF_PLAIN[type(value)], value)
+        return Scalar(OF_PLAIN[type(value)], value)
     if isinstance(value, list | tuple):
         return tuple(value)
     return float(value) if c_type in ("float", "double") else value
-
-
-_OF_PLAIN = {bool: BOOL, int: INT64, float: DOUBLE}
 
 
 def _given(

@@ -14,6 +14,7 @@ from npucall_conformance.statements import _written_arithmetic as written
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import elementwise
+from npucall_conformance.stating.in_places import in_place
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import (
     EVEN,
@@ -113,3 +114,5 @@ cost=lambda k: 0 if k["alpha"] == 1 else 1,
 
 ADD = statement("aclnnAdd", 1.0, ("Ascend310P", "Ascend310B"), written.ADD)
 SUB = statement("aclnnSub", -1.0, ("Ascend310P",), written.SUB)
+INPLACE_ADD = in_place(ADD, shapes_first=True, const=True)
+INPLACE_SUB = in_place(SUB)

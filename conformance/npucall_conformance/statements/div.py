@@ -14,6 +14,7 @@ from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal, uniform
 from npucall_conformance.stating.elementwise import elementwise
+from npucall_conformance.stating.in_places import in_place
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import (
     HALFWAY,
@@ -102,3 +103,4 @@ DIV = elementwise(
         ),
     ),
 )  # fmt: skip
+INPLACE_DIV = in_place(DIV)

@@ -14,6 +14,7 @@ from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal, uniform
 from npucall_conformance.stating.elementwise import elementwise
+from npucall_conformance.stating.in_places import in_place
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import DTypes, In, Setup, crossed, mixed_floats
 from npucall_conformance.stating.promotion import promotion
@@ -85,3 +86,4 @@ FLOOR_DIVIDE = elementwise(
         *shared.shapes(),
     ),
 )  # fmt: skip
+INPLACE_FLOOR_DIVIDE = in_place(FLOOR_DIVIDE, shapes_first=True)

@@ -26,6 +26,7 @@ from npucall_conformance.statements import _indexing as shared
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import normal
+from npucall_conformance.stating.in_places import in_place
 from npucall_conformance.stating.parts import Attributes, In, Invalid, Out, Setup
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import BEFORE_950, Statement
@@ -143,3 +144,5 @@ INDEX_FILL_TENSOR = Statement(
     )),
     empty_spares=("rank-9", "shape-out", "dim-", "index-"),
 )  # fmt: skip
+INPLACE_INDEX_FILL = in_place(INDEX_FILL)
+INPLACE_INDEX_FILL_TENSOR = in_place(INDEX_FILL_TENSOR)

@@ -12,6 +12,7 @@ from npucall_conformance.statements import _written_arithmetic as written
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import elementwise
+from npucall_conformance.stating.in_places import in_place
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import HALFWAY, Setup, crossed, halfway, mixed_floats
 from npucall_conformance.stating.promotion import promotion
@@ -69,3 +70,4 @@ MUL = elementwise(
         *shared.shapes(),
     ),
 )
+INPLACE_MUL = in_place(MUL)

@@ -15,6 +15,7 @@ from npucall_conformance.stating import defects
 from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import elementwise
+from npucall_conformance.stating.in_places import in_place
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import (
     HALFWAY,
@@ -37,6 +38,8 @@ def product(dtypes: DTypes) -> DType:
     A DOUBLE number beside an output of FLOAT counts as FLOAT.
     """
     own, number = dtypes["self"], dtypes["other"]
+    if number.kind == "complex":
+        return promotion("self", "other")(dtypes)
     if own.kind == "float" or (own.kind == "int" and number.kind != "float"):
         return own
     if own is BOOL and number is BOOL:
@@ -107,3 +110,4 @@ cost=0,
         *defects.shapes("out", (4, 3), (1, 4), (1, 3, 4)),
     ),
 )  # fmt: skip
+INPLACE_MULS = in_place(MULS)

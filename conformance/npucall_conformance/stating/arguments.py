@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from npucall.dtypes import DOUBLE, FLOAT, DType
+from npucall.dtypes import BOOL, DOUBLE, FLOAT, INT64, DType
 from npucall.tensors import Shape
 from npucall_conformance.stating.promotion import common_shape
 
@@ -23,6 +23,8 @@ FLOAT_INSIDE = 32.0
 """The error that computing a formula in float32 may cause, in units of 2^-24 of the terms' size
 [src:reference-precision], unless its statement says another."""
 BATCHMEAN = 3
+OF_PLAIN: Mapping[type, DType] = {bool: BOOL, int: INT64, float: DOUBLE}
+"""The dtype of an aclScalar that is given as a plain number: the widest."""
 _SCALED = (MEAN, BATCHMEAN, "mean")
 """Reductions that multiply by 1 / a count."""
 

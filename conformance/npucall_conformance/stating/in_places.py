@@ -2,59 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import dropwhile
 from operator import ne
 from typing import Any
 
-from npucall.dtypes import DType
+import numpy as np
+
+from npucall.errors import ArgumentMissingError, ShapeError
 from npucall_conformance.stating.arguments import Arguments, Terms
-from npucall_conformance.stating.parts import Invalid, Out, Setup
+from npucall_conformance.stating.domains import Draw
+from npucall_conformance.stating.in_place_rows import OUT, SELF, TWIN, Rows, renamed, renamed_setup
+from npucall_conformance.stating.parts import In, Invalid, Setup
+from npucall_conformance.stating.promotion import common_shape
 from npucall_conformance.stating.statement import Statement
+from npucall_conformance.stating.written import WrittenCall
 
-_SELF, _OUT, _TWIN = "self", "out", "self_ref"
+_SETUPS = ("mixed", "edges", "empty", "reductions", "halfway", "large", "broadcast")
 
 
-def in_place(statement: Statement) -> Statement:
-    """Of an elementwise operator of ``self`` and ``out`` that has no other tensors."""
-    (given,), (result,) = statement.inputs, statement.outputs
-    declared = [p for p in statement.parameters if p.name not in (_SELF, _OUT)]
-    kernel = statement.kernel
+def in_place(statement: Statement, *, shapes_first: bool = False, const: bool = False) -> Statement:
+    """Of an operator of ``self``, other inputs and ``out``.
+
+    ``shapes_first``: shapes are checked right behind null pointers. ``const``: the C prototype says
+    so of the tensor, although it is written.
+    """
+    (result,), rules = statement.outputs, Rows(statement)
+    declared = [p for p in statement.parameters if p.name not in (SELF, OUT)]
+    kernel, shapes = statement.kernel, statement.shapes
     torch, cost = statement.torch, statement.cost
-    holds = _holds(result)
-
-    def fits(dtype: DType) -> bool:
-        return holds(Setup(dtypes={_SELF: dtype}))
-
-    rows = {row.row: _row(row, statement) for row in statement.invalid}
+    rows = {row.row: rules.row(row) for row in statement.invalid}
     behind = dropwhile(partial(ne, statement.empty_before), rows)
     setups: dict[str, Any] = {
-        name: tuple(filter(None, map(_setup, filter(holds, getattr(statement, name)))))
-        for name in ("mixed", "edges", "empty", "reductions", "halfway", "large", "broadcast")
+        name: tuple(map(renamed_setup, filter(_stays(rules), getattr(statement, name))))
+        for name in _SETUPS
     }
     return replace(
         statement,
         operator=statement.operator.replace("aclnn", "aclnnInplace"),
-        takes={product: tuple(filter(fits, each)) for product, each in statement.takes.items()},
-        inputs=(replace(given, name=_TWIN, updated=True),),
-        outputs=(replace(result, name=_TWIN, shape=_TWIN, dtype=_TWIN),),
-        prototype=", ".join(["aclTensor* selfRef", *(f"{p.c_type} {p.c_name}" for p in declared)]),
-        loops=lambda k: {_TWIN: statement.loops(_plain(k))},
-        arrays=lambda k: {_TWIN: _terms(statement.arrays(_plain(k)))},
+        takes={
+            product: tuple(filter(rules.holds_own, each))
+            for product, each in statement.takes.items()
+        },
+        inputs=tuple(map(_input, statement.inputs)),
+        outputs=(replace(result, name=TWIN, shape=TWIN, dtype=TWIN),),
+        prototype=", ".join(
+            ["const " * const + "aclTensor* selfRef", *(f"{p.c_type} {p.c_name}" for p in declared)]
+        ),
+        loops=lambda k: {TWIN: statement.loops(_plain(k))},
+        arrays=lambda k: {TWIN: _terms(statement.arrays(_plain(k)))},
         kernel=lambda dtypes: kernel(_with_both(dtypes)),
         cost=(lambda k: cost(_plain(k))) if callable(cost) else cost,
-        faint=lambda k: tuple(_TWIN for _ in statement.faint(_plain(k))),
+        faint=lambda k: tuple(TWIN for _ in statement.faint(_plain(k))),
         torch=torch and (lambda k, module: torch(_plain(k), module)),
         npu="torch_npu calls it for torch's function with an underscore; the suite calls the other",
+        shapes=shapes and (lambda base, attributes: renamed(shapes(base, attributes))),
         space=(),
+        expands=(*(each for each in statement.space if each != SELF), *statement.expands),
         **setups,
-        written=(),
+        written=tuple(map(_written, filter(_is_kept, statement.written))),
         contradictions=(),
-        invalid=tuple(filter(None, rows.values())),
+        invalid=_sorted(filter(None, rows.values()), shapes_first=shapes_first),
         empty_before=next(filter(rows.get, behind), ""),
     )
+
+
+def _sorted(rows: Iterable[Invalid], *, shapes_first: bool) -> tuple[Invalid, ...]:
+    """In the order of the checks."""
+
+    def place(row: Invalid) -> int:
+        return 0 if row.error is ArgumentMissingError else 1 if row.error is ShapeError else 2
+
+    return tuple(sorted(rows, key=place) if shapes_first else rows)
+
+
+def _input(given: In) -> In:
+    """Of a twin; numbers of another input may follow from ``self``."""
+    if given.name == SELF:
+        return replace(given, name=TWIN, updated=True)
+    return replace(given, domain=lambda draw: given.domain(_plain_draw(draw)))
+
+
+def _plain_draw(draw: Draw) -> Draw:
+    return replace(draw, earlier=_with_both(draw.earlier), shapes=_with_both(draw.shapes))
 
 
 def _plain(k: Arguments) -> Arguments:
@@ -63,7 +95,7 @@ def _plain(k: Arguments) -> Arguments:
 
 
 def _with_both(found: Mapping[str, Any]) -> dict[str, Any]:
-    return {**found, **dict.fromkeys((_SELF, _OUT), found.get(_TWIN))}
+    return {**found, **dict.fromkeys((SELF, OUT), found.get(TWIN))}
 
 
 def _terms(answer: Any) -> Terms:
@@ -71,54 +103,24 @@ def _terms(answer: Any) -> Terms:
     return found
 
 
-def _holds(result: Out) -> Callable[[Setup], bool]:
-    """Whether ``self`` can hold the result: not where that of integers is a float."""
+def _stays(rules: Rows) -> Callable[[Setup], bool]:
+    """Whether a setup has no output of its own, and ``self`` can hold the result."""
 
-    def holds(setup: Setup) -> bool:
-        own = setup.dtypes.get(_SELF)
-        return own is None or result.dtype_in({_OUT: own, **setup.dtypes}) is own
+    def fits(setup: Setup) -> bool:
+        shapes = {**{n: np.shape(v) for n, v in setup.values.items()}, **setup.shapes}
+        found = [shapes.get(name, setup.base) for name in (SELF, *rules.statement.space)]
+        known = [each for each in found if each is not None]
+        holds = not known or common_shape(*known) == known[0]
+        return holds and OUT not in {*setup.dtypes, *setup.shapes} and rules.holds(setup)
 
-    return holds
-
-
-def _setup(setup: Setup) -> Setup | None:
-    """None of one that is about an output of its own."""
-    if _OUT in {*setup.dtypes, *setup.shapes}:
-        return None
-    names = ("shapes", "values", "raw", "dtypes")
-    changed: dict[str, Any] = {name: _renamed(getattr(setup, name)) for name in names}
-    return replace(setup, **changed)
+    return fits
 
 
-def _renamed(found: Mapping[str, Any]) -> dict[str, Any]:
-    return {_TWIN if name == _SELF else name: each for name, each in found.items()}
+def _is_kept(call: WrittenCall) -> bool:
+    """Whether ``self`` can hold the results."""
+    own, (result,) = call.inputs[SELF], call.results
+    return bool(own.dtype == result.dtype and own.shape == result.shape)
 
 
-def _row(row: Invalid, statement: Statement) -> Invalid | None:
-    """None of a defect that is one beside an output of its own."""
-    dtype = _not_held(row, statement)
-    if dtype is not None:
-        return replace(row, changes={_TWIN: {"dtype": dtype}}, blames=(_TWIN,))
-    own = row.changes.get(_SELF)
-    own = own if isinstance(own, Mapping) else {}
-    taken = (statement.takes.get(each, ()) for each in row.products or statement.takes)
-    fits = "format" in own and _OUT not in row.changes
-    fits = fits or ("shape" in own and row.block != "rank")
-    fits = fits or any(own.get("dtype") in dtypes for dtypes in taken)
-    if fits or (_OUT in row.changes and _SELF not in row.changes) or row.blames == (_OUT,):
-        return None
-    changes = {name: each for name, each in row.changes.items() if name != _OUT}
-    base = _setup(row.base)
-    blames = tuple(dict.fromkeys(_TWIN if n in (_SELF, _OUT) else n for n in row.blames))
-    if base is None:
-        return None
-    return replace(row, changes=_renamed(changes), blames=blames, base=base)
-
-
-def _not_held(row: Invalid, statement: Statement) -> DType | None:
-    """The dtype of an output that ``self`` cannot have either: results of it have another one."""
-    changed = row.changes.get(_OUT)
-    dtype = changed.get("dtype") if isinstance(changed, Mapping) and len(row.changes) == 1 else None
-    if dtype is None or _holds(statement.outputs[0])(Setup(dtypes={_SELF: dtype})):
-        return None
-    return dtype
+def _written(call: WrittenCall) -> WrittenCall:
+    return replace(call, inputs=renamed(call.inputs))

@@ -91,6 +91,12 @@ def _whole(first: DType, second: DType) -> DType:
     return max(integers, key=lambda each: each.itemsize)
 
 
+def is_room(found: DType, held: DType) -> bool:
+    """Whether a tensor of a dtype holds results of another: of its kind or an earlier one."""
+    kinds = ("bool", "int", "float", "complex")
+    return kinds.index(found.kind) <= kinds.index(held.kind)
+
+
 def dtype_of(*names: str) -> Callable[[DTypes], DType]:
     """Kernel dtype: that of the first of these parameters that is there."""
     return lambda dtypes: dtypes[next((name for name in names if name in dtypes), names[0])]

@@ -1,6 +1,7 @@
 """In-place twins: operators that write what another one makes of ``self`` into ``self``.
 
-Their rules are those of the other with one tensor as both ``self`` and ``out``.
+Their rules are those of the other with one tensor as both ``self`` and ``out``: what ``self`` and
+other tensors broadcast to must have its shape, and the result's dtype must fit into its own.
 """
 
 from __future__ import annotations
@@ -9,68 +10,124 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
-from npucall.declare.call import Call
-from npucall.declare.declaration import Operator
-from npucall.declare.domain import Elementwise
+from npucall.declare.call import Argument, Call
+from npucall.declare.catalogue import Catalogue
+from npucall.declare.declaration import Operator, Sample
+from npucall.declare.domain import AtOnce, Domain, Elementwise
 from npucall.declare.draft import Draft
 from npucall.declare.facts import Facts
 from npucall.declare.families import made
-from npucall.declare.parameters import Input, Output
+from npucall.declare.parameters import Attribute, Input, Kind, Output, Scalar
 from npucall.declare.rules.rule import Rule
+from npucall.dtypes import BOOL, DType, can_cast
 from npucall.errors import NpucallError
 from npucall.products import Product
+from npucall.tensors import TensorSpec
 
+T = TypeVar("T")
 _BOTH = ("self", "out")
 _TWIN = "self_ref"
 _NAMES = re.compile(r"\b(self|out)\b")
 _SAYS_NOTHING = re.compile(
     rf"\w+ of {_TWIN} is that of {_TWIN}|{_TWIN}: the dtype of {_TWIN}"
-    rf"|{_TWIN} can be cast to .* {_TWIN}|result can be cast to .* {_TWIN}"
-    rf"|{_TWIN}: a floating or complex dtype|dtype of {_TWIN} is FLOAT, FLOAT16, BF16, DOUBLE"
+    rf"|{_TWIN} can be cast to .* {_TWIN}"
 )
 """Of rules that compare ``self`` with ``out``."""
 
 
-def in_place(operator: Operator[Any, Any], source: str = "") -> Operator[..., Any]:
-    """``aclnnInplaceName`` of an elementwise operator ``aclnnName`` of ``self`` and ``out``."""
-    over = operator.over
-    assert isinstance(over, Elementwise)  # noqa: S101  # others have no twin
-    products, legacy = (_held(operator, each) for each in (operator.products, operator.legacy))
-    operator = replace(operator, products=products, legacy=legacy)  # by which its rules go, too
-    own = [_of_twin(each) for each in operator.parameters if each.name != "out"]
-    rules = [_renamed(rule, operator) for rule in operator.checks]
+def in_place(
+    operator: Operator[Any, Any],
+    source: str = "",
+    *,
+    first: tuple[Rule, ...] = (),
+    const: bool = False,
+) -> Operator[..., Any]:
+    """``aclnnInplaceName`` of an operator ``aclnnName`` of ``self``, other inputs and ``out``.
+
+    ``first``: rules that the twin makes right behind that of null pointers. ``const``: its C
+    prototype says so of the tensor, although it is written.
+    """
+    assert operator.over is not None  # noqa: S101  # others have no twin
+    assert operator.values is None  # noqa: S101
+    own = [_of_twin(each, const=const) for each in operator.parameters if each.name != "out"]
+    null, *others = operator.checks
+    order = [null, *first, *(rule for rule in others if rule not in first)]
+    rules = [_renamed(rule, operator) for rule in order]
     said = {rule.description: rule for rule in reversed(rules)}
     kept = [said.pop(rule.description) for rule in rules if rule.description in said]
     kernel: Any = operator.kernel_dtype
+    products, legacy = (_held(operator, each) for each in (operator.products, operator.legacy))
     return replace(
         operator,
         name=operator.name.replace("aclnn", "aclnnInplace"),
         parameters=tuple(own),
+        products=products,
+        legacy=legacy,
         checks=tuple(rule for rule in kept if not _SAYS_NOTHING.search(rule.description)),
         kernel_dtype=lambda draft: kernel(_plain(operator, draft)),
-        over=replace(over, space=_TWIN if over.space == "self" else over.space),
+        over=_over(operator.over),
         formula=_formula(operator),
+        sample=_sample(operator.sample),
         source=source or operator.source,
     )
 
 
 def _held(operator: Operator[Any, Any], on: Mapping[Product, Any]) -> dict[Product, Any]:
     """The dtypes of products whose results ``self`` can hold: those of integers may be floats."""
-    if operator.by_name["out"].dtype == "self":
-        return dict(on)
+    result = operator.by_name["out"].dtype
+
+    def holds(dtype: DType, product: Product) -> bool:
+        given = {each.name: _of_dtype(each, dtype) for each in operator.parameters}
+        draft = Draft(Call(operator, given, ()), product, Catalogue(()))
+        return can_cast(draft.dtype(result), dtype)
+
     return {
-        product: tuple(each for each in dtypes if each.kind in ("float", "complex"))
+        product: tuple(each for each in dtypes if holds(each, product))
         for product, dtypes in on.items()
     }
 
 
-def _of_twin(parameter: Any) -> Any:
+def _of_dtype(parameter: Any, dtype: DType) -> Argument:
+    """A tensor of that dtype; a number that every dtype holds."""
+    if not isinstance(parameter, Attribute):
+        return TensorSpec(dtype, ())
+    return Scalar(BOOL, value=True) if parameter.kind is Kind.SCALAR else None
+
+
+def _of_twin(parameter: Any, *, const: bool) -> Any:
     if parameter.name != "self":
         return replace(parameter, dtype=_twin(parameter.dtype))
     assert isinstance(parameter, Input)  # noqa: S101
-    return Output(_TWIN, parameter.description, shape=_TWIN, dtype=_TWIN, in_place=True)
+    description = parameter.description
+    return Output(_TWIN, description, shape=_TWIN, dtype=_TWIN, in_place=True, const=const)
+
+
+def _over(over: Domain) -> Domain:
+    if isinstance(over, Elementwise):
+        return replace(over, space=_TWIN if over.space == "self" else over.space)
+    assert isinstance(over, AtOnce)  # noqa: S101  # rows have no twin
+    holds, computes = map(_counting, (over.holds, over.computes))
+    return replace(over, holds=holds, computes=computes)
+
+
+def _counting(count: Any) -> Any:
+    return count and (lambda facts, attributes: count(_plain_facts(facts), attributes))
+
+
+def _plain_facts(facts: Facts) -> Facts:
+    """The same facts, with the names of the operator itself."""
+    outputs = facts.outputs and {"out": facts.outputs[_TWIN]}
+    shapes = {**facts.shapes, **dict.fromkeys(_BOTH, facts.shapes[_TWIN])}
+    return replace(facts, shapes=shapes, outputs=outputs)
+
+
+def _sample(sample: Sample) -> Sample:
+    def renamed(found: Mapping[str, T]) -> dict[str, T]:
+        return {_twin(name): each for name, each in found.items()}
+
+    return replace(sample, shapes=renamed(sample.shapes), dtypes=renamed(sample.dtypes))
 
 
 def _plain(operator: Operator[Any, Any], draft: Draft) -> Draft:
@@ -104,7 +161,7 @@ def _twin(text: str) -> str:
     """With the twin's name, once in a row of names."""
     named = _NAMES.sub(_TWIN, text)
     named = re.sub(rf"\b{_TWIN}(?:, | and | or ){_TWIN}\b", _TWIN, named)
-    return re.sub(rf"^({_TWIN}.*), (\w+) and {_TWIN}\b", r"\1 and \2", named)
+    return re.sub(rf"\b({_TWIN}\b.*), (\w+) and {_TWIN}\b", r"\1 and \2", named)
 
 
 def _once(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -114,21 +171,23 @@ def _once(names: tuple[str, ...]) -> tuple[str, ...]:
 def _formula(operator: Operator[Any, Any]) -> Callable[..., Any]:
     """The operator's, with the names and the signature of its twin."""
     plain: Any = operator.formula
+    by_name = isinstance(operator.over, AtOnce)  # others ask facts for nothing by name
 
     def compute(facts: Facts, given: Mapping[str, Any]) -> Any:
         own = {"self" if name == _TWIN else name: value for name, value in given.items()}
-        return plain(facts, **own)
+        return plain(_plain_facts(facts) if by_name else facts, **own)
 
     signature = inspect.signature(plain)
     parameters = [
         each.replace(name=_TWIN) if each.name == "self" else each
         for each in signature.parameters.values()
     ]
+    listed = ", ".join(each.name for each in parameters[1:])
     text = f"""``{operator.name}`` whose result is written into its input.
 
     ::
 
-        {_TWIN} = {plain.__name__}({_TWIN})
+        {_TWIN} = {plain.__name__}({listed})
 
     All else is as in ``{operator.name}``: ``{_TWIN}`` is its ``self`` and its ``out``.
     """

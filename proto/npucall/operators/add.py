@@ -3,6 +3,7 @@
 import numpy as np
 
 from npucall.declare import Attribute, Facts, Kind, Sample, elementwise, operator, rules
+from npucall.declare.twins import in_place
 from npucall.dtypes import AnyArray, Array
 from npucall.operators import _arithmetic as shared
 from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
@@ -22,7 +23,7 @@ from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
     sample=Sample(attributes={"alpha": 2}),
     area="arithmetic",
     torch="add",
-    source="ops-math page aclnnAdd&aclnnInplaceAdd",
+    source="ops-math page aclnnAdd&aclnnInplaceAdd [src:in-place]",
 )
 def add(facts: Facts, self: Array, other: Array, alpha: float) -> AnyArray:
     """Sum of ``self`` and ``alpha * other``.
@@ -40,3 +41,6 @@ def add(facts: Facts, self: Array, other: Array, alpha: float) -> AnyArray:
     ``alpha * other`` to BF16 before they add it.
     """
     return np.add(self, shared.scaled(other, alpha), out=facts.out)
+
+
+inplace_add = in_place(add, first=shared.BROADCAST, const=True)

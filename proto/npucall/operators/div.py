@@ -3,6 +3,7 @@
 import numpy as np
 
 from npucall.declare import Facts, Output, Sample, elementwise, operator, rules
+from npucall.declare.twins import in_place
 from npucall.dtypes import AnyArray, Array
 from npucall.operators import _arithmetic as shared
 from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
@@ -30,7 +31,7 @@ from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
     sample=Sample(integers=range(1, 9)),
     area="arithmetic",
     torch="div",
-    source="ops-math page aclnnDiv&aclnnInplaceDiv",
+    source="ops-math page aclnnDiv&aclnnInplaceDiv [src:in-place]",
 )
 def div(facts: Facts, self: Array, other: Array) -> AnyArray:
     """Quotient of ``self`` and ``other``.
@@ -47,3 +48,6 @@ def div(facts: Facts, self: Array, other: Array) -> AnyArray:
     differently.
     """
     return np.divide(self, other, out=facts.out)
+
+
+inplace_div = in_place(div)

@@ -4,6 +4,7 @@ import numpy as np
 
 from npucall.declare import Facts, Output, Sample, elementwise, operator, rules
 from npucall.declare.draft import Draft
+from npucall.declare.twins import in_place
 from npucall.dtypes import BF16, BOOL, DOUBLE, FLOAT, FLOAT16, INT64, AnyArray, Array, DType
 from npucall.operators import _arithmetic as shared
 from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
@@ -41,7 +42,7 @@ def quotient(draft: Draft) -> DType:
     area="arithmetic",
     torch="floor_divide",
     source="ops-math math/floor_div: page aclnnFloorDivide&aclnnInplaceFloorDivide, its checks "
-    "[src:floor-divide]",
+    "[src:floor-divide] [src:in-place]",
 )
 def floor_divide(facts: Facts, self: Array, other: Array) -> AnyArray:
     """The largest whole number that is not more than ``self / other``.
@@ -69,3 +70,6 @@ def floor_divide(facts: Facts, self: Array, other: Array) -> AnyArray:
         exact = (np.abs(ratio) < _EXACT) & np.isfinite(two)
         found = np.where(exact, np.floor_divide(one, two), found)
     return found.astype(one.dtype)
+
+
+inplace_floor_divide = in_place(floor_divide, first=shared.BROADCAST)

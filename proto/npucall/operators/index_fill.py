@@ -7,6 +7,7 @@ import numpy as np
 from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, at_once, operator, rules
 from npucall.declare.cuts import BLOCK, cut
 from npucall.declare.draft import Draft
+from npucall.declare.twins import in_place
 from npucall.dtypes import (
     BOOL,
     DOUBLE,
@@ -154,3 +155,7 @@ def filled(facts: Facts, self: Array, dim: int, chosen: AnyArray, value: float) 
 
     facts.each(cut(shape, BLOCK), fill)
     return out
+
+
+inplace_index_fill = in_place(index_fill)
+inplace_index_fill_tensor = in_place(index_fill_tensor)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from npucall.declare import Facts, elementwise, operator, rules
+from npucall.declare.twins import in_place
 from npucall.dtypes import AnyArray, Array
 from npucall.operators import _arithmetic as shared
 from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
@@ -27,7 +28,7 @@ from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
     over=elementwise("common"),
     area="arithmetic",
     torch="mul",
-    source="ops-math page aclnnMul&aclnnInplaceMul",
+    source="ops-math page aclnnMul&aclnnInplaceMul [src:in-place]",
 )
 def mul(facts: Facts, self: Array, other: Array) -> AnyArray:
     """Product of ``self`` and ``other``.
@@ -43,3 +44,6 @@ def mul(facts: Facts, self: Array, other: Array) -> AnyArray:
     As in torch, except that torch promotes a tensor of rank 0 differently.
     """
     return np.multiply(self, other, out=facts.out)
+
+
+inplace_mul = in_place(mul)

@@ -14,6 +14,7 @@ from npucall.declare import (
     rules,
 )
 from npucall.declare.draft import Draft
+from npucall.declare.twins import in_place
 from npucall.dtypes import BF16, DOUBLE, FLOAT, FLOAT16, AnyArray, Array, DType, promote
 from npucall.operators import _arithmetic as shared
 from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
@@ -64,7 +65,7 @@ def factor(draft: Draft) -> DType:
     sample=Sample(attributes={"other": 2}),
     area="arithmetic",
     torch="mul",
-    source="ops-math page aclnnMuls&aclnnInplaceMuls",
+    source="ops-math page aclnnMuls&aclnnInplaceMuls [src:in-place]",
 )
 def muls(facts: Facts, self: Array, other: float) -> AnyArray:
     """Product of ``self`` and the number ``other``.
@@ -83,3 +84,6 @@ def muls(facts: Facts, self: Array, other: float) -> AnyArray:
     ``self`` is FLOAT16.
     """
     return np.multiply(self, other, out=facts.out)
+
+
+inplace_muls = in_place(muls)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from npucall.declare import Attribute, Facts, Kind, Sample, elementwise, operator, rules
+from npucall.declare.twins import in_place
 from npucall.dtypes import AnyArray, Array
 from npucall.operators import _arithmetic as shared
 from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
@@ -22,7 +23,7 @@ from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
     sample=Sample(attributes={"alpha": 2}),
     area="arithmetic",
     torch="sub",
-    source="ops-math page aclnnSub&aclnnInplaceSub",
+    source="ops-math page aclnnSub&aclnnInplaceSub [src:in-place]",
 )
 def sub(facts: Facts, self: Array, other: Array, alpha: float) -> AnyArray:
     """Difference of ``self`` and ``alpha * other``.
@@ -42,3 +43,6 @@ def sub(facts: Facts, self: Array, other: Array, alpha: float) -> AnyArray:
     if facts.dtype == np.bool_:
         return np.not_equal(self, product)
     return np.subtract(self, product, out=facts.out)
+
+
+inplace_sub = in_place(sub)

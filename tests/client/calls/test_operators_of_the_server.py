@@ -58,10 +58,11 @@ def maximum(self: Any, values: Any, where: Any) -> None:
 
 IN, OUT, IN_OUT = "in const aclTensor*", "out aclTensor*", "in/out const aclTensor*"
 LIST_IN, LIST_OUT = "in const aclTensorList*", "out aclTensorList*"
+NUMBER = "const aclScalar*"
 FUNCTIONS: dict[Any, Any] = {
     operator("aclnnConcat", tensors=LIST_IN, dim="int64_t", out=OUT): cat,
     operator("aclnnSplit", self=IN, sizes="aclIntArray*", out=LIST_OUT): split,
-    operator("aclnnInplaceAdd", selfRef=IN_OUT, other=IN, alpha="const aclScalar*"): add_in_place,
+    operator("aclnnInplaceVendorAdd", selfRef=IN_OUT, other=IN, alpha=NUMBER): add_in_place,
     operator("aclnnExp2", self=IN, out=IN): exp2,
     operator("aclnnMaxDim", self=IN, values=OUT, where=OUT): maximum,
 }
@@ -158,7 +159,7 @@ def test_lists_go_in_and_come_out_and_outputs_are_named_in_the_order_of_c(client
     assert run_exp2(client).tolist() == [1, 1]  # the listing takes its output for an input
     data = PAIR.copy()
     outputs = {"selfRef": data}
-    assert client.run("aclnnInplaceAdd", other=PAIR, alpha=10.0, outputs=outputs) is data
+    assert client.run("aclnnInplaceVendorAdd", other=PAIR, alpha=10.0, outputs=outputs) is data
     assert data.tolist() == [11, 22]
 
 

@@ -23,7 +23,7 @@ from npucall_client.commands import calling, command  # noqa: E402  # needs type
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from click.testing import Result
+    from typer.testing import Result
 
 
 CAT, EXP2 = (
@@ -95,9 +95,9 @@ def test_operators_are_listed_with_what_they_are_or_why_they_are_unavailable() -
 
 @pytest.mark.usefixtures("server")
 def test_one_operator_without_reference_is_described_by_its_prototype() -> None:
-    shown = said("operators", "--operator", "aclnnInplaceAdd")
-    rows = lines("operators", "--operator", "aclnnInplaceAdd")
-    assert "aclnnStatus aclnnInplaceAddGetWorkspaceSize(const aclTensor* selfRef," in shown
+    shown = said("operators", "--operator", "aclnnInplaceVendorAdd")
+    rows = lines("operators", "--operator", "aclnnInplaceVendorAdd")
+    assert "aclnnStatus aclnnInplaceVendorAddGetWorkspaceSize(const aclTensor* selfRef," in shown
     assert "Known by its C prototype alone: no reference, unvalidated." in shown
     assert "The server guesses from the header which tensors are outputs." in shown
     assert "selfRef const aclTensor* selfRef in/out" in rows
@@ -159,7 +159,7 @@ def test_arguments_are_typed_and_outputs_are_shown() -> None:
     shown = said("run", "aclnnConcat", "tensors=[[1,2],[3]]", "dim=0", "out=[0,0,0]")
     assert "out = [1., 2., 3.]" in shown
     assert "aclnnConcat: no reference, unvalidated" in shown
-    in_place = said("run", "aclnnInplaceAdd", "selfRef=[1,2]", "other=[3,4]", "alpha=2")
+    in_place = said("run", "aclnnInplaceVendorAdd", "selfRef=[1,2]", "other=[3,4]", "alpha=2")
     assert "selfRef = [ 7., 10.]" in in_place
     # The listing takes this output for an input.
     assert "out = [1.]" in said("run", "aclnnExp2", "self=[0]", "out=[0]", "--output", "out")

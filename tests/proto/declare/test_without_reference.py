@@ -163,7 +163,7 @@ def test_a_stated_input_has_to_be_sent() -> None:
 
 def test_roles_make_calls_differ() -> None:
     given = {"selfRef": PAIR, "other": PAIR, "alpha": None}
-    calls = {encode("aclnnInplaceAdd", "", given, (), r) for r in ({}, {"other": Output})}
+    calls = {encode("aclnnInplaceVendorAdd", "", given, (), r) for r in ({}, {"other": Output})}
     assert len(calls) == 2
 
 
