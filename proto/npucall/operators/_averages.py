@@ -11,11 +11,11 @@ The windows that a number is in follow each other: so the gradient is a sum over
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from math import prod
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,35 +23,14 @@ from npucall.declare import Facts
 from npucall.declare.cuts import BLOCK, cut, shared_block
 from npucall.dtypes import AnyArray, Array
 from npucall.operators._numerics import row_sums
+from npucall.operators._ranges import Ranges, Sums, all_summed, summing
 from npucall.operators._windows import Windows
 from npucall.tensors import Shape
 
-_SHORT = 32
-"""Numbers that are added in the formula's dtype; longer ranges are added in float64."""
-_LONG = 4
-"""Times the ranges of an axis: numbers of one that are added up at once, not one of each range."""
 _MOST, _MOST_BACK = 6, 2
 """Blocks that are read as one, forward and backward."""
 _PLANS = 4
 """Of a call that are kept: most blocks are of whole planes, and add up the same."""
-
-
-class Ranges(NamedTuple):
-    """What some places of a result add up along an axis: from a number to before another."""
-
-    starts: AnyArray
-    stops: AnyArray
-
-    def reads(self) -> slice:
-        """All that any of them adds up."""
-        there = self.stops > self.starts
-        first = int(self.starts[there].min()) if there.any() else 0
-        return slice(first, int(self.stops[there].max(initial=first)))
-
-    def within(self, part: slice) -> Ranges:
-        """What they have of a part, counted from where it begins."""
-        count = part.stop - part.start
-        return Ranges(*(np.clip(ends - part.start, 0, count) for ends in self))
 
 
 @dataclass(frozen=True)
@@ -174,7 +153,11 @@ def average_back(facts: Facts, gradient: Array, name: str, axes: Axes) -> AnyArr
 
     def compute(block: tuple[slice, ...]) -> None:
         parts = planned(*_bounds(block[before:]))
-        _write(out, block, _total(facts, gradient, block[:before], parts))
+        is_whole = len(parts) == 1 and not any(each.only for each in parts[0].sums)
+        place = facts.place(name, block) if is_whole else None
+        total = _total(facts, gradient, block[:before], parts, place)
+        if place is None:
+            _write(out, block, total)
 
     facts.each(_blocks(axes, shape, gradient.shape, _MOST_BACK), compute)
     return out
@@ -215,25 +198,12 @@ def _blocks(axes: Axes, shape: Shape, read: Shape, most: int) -> Sequence[tuple[
     return cut(shape, limit // prod(whole) * prod(results))
 
 
-class _Sums(NamedTuple):
-    """How sums over ranges of an axis are taken: range by range, or number by number."""
-
-    places: int
-    longest: int
-    only: slice | None
-    """The number that each range is."""
-    ranges: Sequence[slice]
-    """If there are few of them."""
-    steps: Sequence[tuple[Any, Any]]
-    """Where numbers are added, and which."""
-
-
 class _Part(NamedTuple):
     """Some cells, of which as many are read as fit a block."""
 
     cells: Sequence[slice]
     divisors: AnyArray | None
-    sums: Sequence[_Sums]
+    sums: Sequence[Sums]
 
 
 def _parts(ranges: Sequence[Ranges], before: Axes | None = None) -> Sequence[_Part]:
@@ -245,42 +215,33 @@ def _parts(ranges: Sequence[Ranges], before: Axes | None = None) -> Sequence[_Pa
             slice(read.start + piece.start, read.start + piece.stop)
             for read, piece in zip(reads, part, strict=True)
         ]
-        sums = [_summing(each.within(cell)) for each, cell in zip(ranges, cells, strict=True)]
+        sums = [summing(each.within(cell)) for each, cell in zip(ranges, cells, strict=True)]
         parts.append(_Part(cells, None if before is None else _divisors(before, cells), sums))
     nothing = slice(0, 0)
-    sums = [_summing(each.within(nothing)) for each in ranges]
+    sums = [summing(each.within(nothing)) for each in ranges]
     return parts or [_Part([nothing for _ in ranges], None, sums)]
 
 
-def _summing(ranges: Ranges) -> _Sums:
-    starts, stops = ranges
-    count, longest = len(starts), int((stops - starts).max())
-    if longest == 1 and (starts == starts[0]).all() and (stops == stops[0]).all():
-        return _Sums(count, longest, slice(int(starts[0]), int(stops[0])), (), ())
-    if longest > _LONG * count:
-        return _Sums(count, longest, None, [slice(*each) for each in zip(*ranges, strict=True)], ())
-    return _Sums(count, longest, None, (), [*steps_of(ranges)])
-
-
-def steps_of(ranges: Ranges) -> Iterator[tuple[Any, Any]]:
-    """The first numbers of all ranges, the second ones, and so on: which ranges, which numbers."""
-    starts, stops = ranges
-    for step in range(int((stops - starts).max())):
-        (there,) = np.nonzero(starts + step < stops)
-        yield _run(there), _run(starts[there] + step)
-
-
 def _total(
-    facts: Facts, source: Array, lead: tuple[slice, ...], parts: Sequence[_Part]
+    facts: Facts,
+    source: Array,
+    lead: tuple[slice, ...],
+    parts: Sequence[_Part],
+    place: AnyArray | None = None,
 ) -> AnyArray:
-    """Sums over ranges of planes, or of these divided before. Of extent 1 where all are equal."""
+    """Sums over ranges of planes, or of these divided before. Of extent 1 where all are equal.
+
+    ``place``: where they are written, of one part.
+    """
     found, planes = [], prod(piece.stop - piece.start for piece in lead)
     for cells, divisors, sums in parts:
         numbers = facts.read(source, (*lead, *cells))
         numbers = numbers.reshape(planes, *numbers.shape[-len(cells) :])
         if divisors is not None:
             numbers = numbers / divisors.astype(numbers.dtype)
-        found.append(_all_summed(numbers, sums))
+        if any(each.longest == 1 for each in sums):
+            numbers = numbers + 0  # what is copied is not -0: sums begin with 0
+        found.append(all_summed(numbers, sums, place))
     total: AnyArray = reduce(np.add, found)
     return total
 
@@ -289,36 +250,3 @@ def _divisors(axes: Axes, cells: Sequence[slice]) -> AnyArray:
     of_axes = [axis.divisors(_places(piece)) for axis, piece in zip(axes, cells, strict=True)]
     found: AnyArray = reduce(np.multiply.outer, of_axes)
     return found
-
-
-def _dtype(block: AnyArray, longest: int) -> Any:
-    return block.dtype if longest <= _SHORT else np.float64
-
-
-def _all_summed(block: AnyArray, sums: Sequence[_Sums]) -> AnyArray:
-    """Sums along one axis after the other."""
-    for axis, each in enumerate(sums, 1):
-        block = _summed(block, each, axis)
-    return block
-
-
-def _summed(block: AnyArray, sums: _Sums, axis: int) -> AnyArray:
-    """Sums over ranges of an axis."""
-    lead: tuple[Any, ...] = (slice(None),) * axis
-    if sums.only is not None:
-        return block[(*lead, sums.only)] + 0
-    shape = (*block.shape[:axis], sums.places, *block.shape[axis + 1 :])
-    total = np.zeros(shape, _dtype(block, sums.longest))
-    for number, part in enumerate(sums.ranges):
-        block[(*lead, part)].sum(axis, total.dtype, total[(*lead, number)])
-    for to, of in sums.steps:
-        total[(*lead, to)] += block[(*lead, of)]
-    return total
-
-
-def _run(places: AnyArray) -> slice | AnyArray:
-    """Places as a slice, where their distances are equal."""
-    step = int(places[1] - places[0]) if len(places) > 1 else 1
-    if step > 0 and (np.diff(places) == step).all():
-        return slice(int(places[0]), int(places[-1]) + 1, step)
-    return places
