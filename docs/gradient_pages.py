@@ -88,7 +88,7 @@ REASONS: dict[str, str] = {
         MoeTokenPermuteWithRoutingMapGrad MoeTokenUnpermuteWithRoutingMapGrad
         """,
     "on Ascend 950 alone": """
-        RoiPoolingGradWithArgMax SwigluGroupGrad DropoutV3Grad RepeatInterleaveGrad
+        RoiPoolingGradWithArgMax SwigluGroupGrad DropoutV3Grad
         """,
     "for detectors that sample at offsets": """
         DeformableConv2dBackward MultiScaleDeformableAttentionGrad

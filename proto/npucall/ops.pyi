@@ -193,6 +193,7 @@ from npucall.operators.pad import reflection_pad2d_backward as reflection_pad2d_
 from npucall.operators.pad import reflection_pad3d as reflection_pad3d
 from npucall.operators.pad import reflection_pad3d_backward as reflection_pad3d_backward
 from npucall.operators.relu import relu as relu
+from npucall.operators.repeat_interleave_grad import repeat_interleave_grad as repeat_interleave_grad
 from npucall.operators.pad import replication_pad1d as replication_pad1d
 from npucall.operators.pad import replication_pad1d_backward as replication_pad1d_backward
 from npucall.operators.pad import replication_pad2d as replication_pad2d

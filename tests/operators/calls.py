@@ -61,10 +61,10 @@ def stretched(statement: Statement) -> Iterator[Case]:
 def prepared(
     operator: Operator[..., Any], tensors: Arrays, attributes: Arrays, **outputs: TensorSpec
 ) -> Prepared:
-    """The call on an Atlas A2."""
+    """The call on an Atlas A2, or on the first product that has the operator."""
     specs = in_lists({n: TensorSpec(BY_NUMPY[a.dtype], a.shape) for n, a in tensors.items()})
     call = Call(operator, {**specs, **attributes, **outputs}, tuple(tensors))
-    return prepare(call, A2, CATALOGUE)
+    return prepare(call, operator.product_near(A2), CATALOGUE)
 
 
 def evaluated(call: Prepared, tensors: Arrays, block: int | None = None) -> Arrays:

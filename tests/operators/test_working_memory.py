@@ -79,6 +79,7 @@ def prepared(case: Case) -> tuple[Prepared, dict[str, bytes]]:
     operator = CATALOGUE.find(case.statement.operator, case.statement.variant)
     attributes = attributes_of(case.statement, case.attributes)
     product = A2 if not case.products or A2.soc in case.products else ASCEND_950
+    product = operator.product_near(product)
     given = Call(operator, {**in_lists(specs), **attributes}, tuple(specs))
     call, values, storages = prepare(given, product, CATALOGUE), operator.values, {}
     for name, spec in specs.items():

@@ -246,6 +246,10 @@ SIM_OPERATOR(aclnnScaledMaskedSoftmaxBackward, const aclTensor *gradOutput, cons
 
 // ---- Others ----
 
+// aclnn_repeat_interleave_grad.h; nn; 9.x; generated
+SIM_OPERATOR(aclnnRepeatInterleaveGrad, const aclTensor *yGrad, const aclTensor *repeats,
+             int64_t axis, SIM_OUT const aclTensor *out);
+
 // aclnn_dropout_backward.h; opapi; 8.1 9.x
 SIM_OPERATOR(aclnnDropoutBackward, const aclTensor *gradOutput, const aclTensor *mask, double scale,
              SIM_OUT aclTensor *out);

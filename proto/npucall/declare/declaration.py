@@ -259,6 +259,10 @@ class Operator(Generic[P, R]):
         """The types that the operator takes on a product; empty if it is not there."""
         return self.products.get(product) or self.legacy.get(product, ())
 
+    def product_near(self, usual: Product) -> Product:
+        """``usual`` if the operator is there, else the first product that has it."""
+        return usual if self.dtypes_on(usual) else next(iter(self.products), usual)
+
     def with_roles(self, roles: Mapping[str, type[Input | Output]]) -> Operator[P, R]:
         """The same with these roles of tensors; only for one without reference.
 

@@ -14,12 +14,13 @@ typer = pytest.importorskip("typer", reason="the extra cli is not installed")
 from typer.testing import CliRunner  # noqa: E402  # as typer
 
 from npucall.operators import CATALOGUE  # noqa: E402
+from npucall.products import ASCEND_950  # noqa: E402
 from npucall.wire.replies import ServerIdentity, Timings  # noqa: E402
 from npucall_client.client import connect  # noqa: E402
 from npucall_client.commands.bench import _arguments, bench, measured, rank_test  # noqa: E402
 
 if TYPE_CHECKING:
-    from click.testing import Result
+    from typer.testing import Result
 
 
 def run(*words: str) -> Result:
@@ -94,10 +95,11 @@ def test_a_device_that_others_may_use_meanwhile_is_said(npucall_server: str) -> 
 
 
 def test_every_operator_has_arguments_to_be_measured_with(subtests: pytest.Subtests) -> None:
-    with connect("local:") as client:
+    with connect("local:") as usual, connect("local:", soc="Ascend950PR_9589") as newest:
         for operator in CATALOGUE:
             with subtests.test(operator.title):
-                dtype = next(iter(operator.products.values()))[0].short
+                product, dtypes = next(iter(operator.products.items()))
+                client = newest if product is ASCEND_950 else usual
                 variant = operator.variant
-                given = _arguments(client, operator.name, variant, [], dtype, "2x3")
+                given = _arguments(client, operator.name, variant, [], dtypes[0].short, "2x3")
                 assert client.execute(operator.name, variant=variant, **given).outputs

@@ -8,11 +8,17 @@ from npucall.declare.declaration import Operator
 from npucall.declare.prepare import Prepared
 from npucall.declare.samples import sample, sample_storages
 from npucall.dtypes import FLOAT
+from npucall.operators import CATALOGUE
 from npucall.places import StepOutput
 from npucall_server.devices.base import Device, ResidentPart, Step
 
 OFFSET = 68
 """Of a storage in its handle: no multiple of what kernels want."""
+
+
+def operators_of(device: Device) -> list[Operator[Any, Any]]:
+    """Those that its product has, for tensors of FLOAT."""
+    return [operator for operator in CATALOGUE if FLOAT in operator.dtypes_on(device.product)]
 
 
 def call_of(operator: Operator[Any, Any], device: Device) -> tuple[Prepared, dict[str, bytes]]:

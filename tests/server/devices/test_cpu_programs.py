@@ -22,7 +22,7 @@ from npucall.tensors import TensorSpec
 from npucall_server.devices.base import ResidentPart, Step
 from npucall_server.devices.cpu import CpuDevice
 
-from .programs import a_program, call_of, differences
+from .programs import a_program, call_of, differences, operators_of
 from .programs import chain as chain_of
 
 ELEMENTS = 256
@@ -248,7 +248,7 @@ def test_a_program_of_an_operator_that_ends_early_gives_zeros(device: CpuDevice)
 
 def test_a_program_of_any_operator_has_the_bits_of_single_calls(device: CpuDevice) -> None:
     wrong: list[object] = []
-    for operator in CATALOGUE:
+    for operator in operators_of(device):
         steps, _ = a_program(device, operator)
         wrong += [(operator, line) for line in differences(run_program(device, steps), steps)]
         for step in steps[:2]:
@@ -269,7 +269,7 @@ def rolled(call: Prepared, storages: dict[str, bytes], by: int) -> dict[str, byt
 
 def test_calls_computed_as_one_have_the_bits_of_single_calls(device: CpuDevice) -> None:
     wrong: list[object] = []
-    for operator in CATALOGUE:
+    for operator in operators_of(device):
         call, storages = call_of(operator, device)
         each = [rolled(call, storages, by) for by in range(5)]
         steps = [Step(call, own) for own in each]
@@ -279,7 +279,7 @@ def test_calls_computed_as_one_have_the_bits_of_single_calls(device: CpuDevice) 
 
 
 def test_most_elementwise_operators_compute_small_calls_as_one(device: CpuDevice) -> None:
-    every = (operator for operator in CATALOGUE if isinstance(operator.over, Elementwise))
+    every = (each for each in operators_of(device) if isinstance(each.over, Elementwise))
     calls = [call_of(operator, device)[0] for operator in every]
     assert sum(batching.most(call) > 1 for call in calls) > len(calls) // 2
     assert all(batching.most(call) * call.computation <= BLOCK for call in calls)

@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.server.devices.programs import a_program, differences
+from tests.server.devices.programs import a_program, differences, operators_of
 from tests.server.devices.programs import chain as chain_of
 
 from npucall.errors import ArgumentError, CancelledError
-from npucall.operators import CATALOGUE
 from npucall.places import StepOutput
 from npucall_server.devices.base import Step
 from npucall_server.devices.cann.program import pace_of
@@ -181,7 +180,7 @@ def test_a_wrong_label_of_a_step_is_found_before_any_runs(device: Opened) -> Non
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.more)])
 def test_a_program_of_any_operator_has_the_bits_of_single_calls(device: Opened, every: int) -> None:
     wrong: list[object] = []
-    for operator in [*CATALOGUE][::every]:
+    for operator in operators_of(device.device)[::every]:
         if why := device.device.unavailable_because(operator):
             assert "variant" in why
             continue

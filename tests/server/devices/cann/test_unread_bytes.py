@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from tests.server.devices.programs import call_of as sample_of
+from tests.server.devices.programs import operators_of
 
 from npucall import memory
 from npucall.errors import CancelledError, DeviceError
-from npucall.operators import CATALOGUE
 from npucall_exec.launches import call_of
 from npucall_server.devices.base import Step
 from npucall_server.devices.cann.program import pace_of
@@ -164,7 +164,7 @@ def test_no_operators_kernel_finds_bytes_of_another_owner(
 ) -> None:
     """Neither in what it reads nor in what it has to write, whatever of that it leaves."""
     wrong: list[tuple[str, str]] = []
-    for operator in [*CATALOGUE][::every]:
+    for operator in operators_of(device.device)[::every]:
         if device.device.unavailable_because(operator):
             continue
         call, storages = sample_of(operator, device.device)
