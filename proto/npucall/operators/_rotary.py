@@ -45,6 +45,19 @@ def picked(rows: AnyArray, order: AnyArray, factors: AnyArray) -> AnyArray:
     return sliced(rows, len(order), runs, factors)
 
 
+def put_back(
+    rows: AnyArray, order: AnyArray, factors: AnyArray, out: AnyArray | None = None
+) -> AnyArray:
+    """The other way round: elements of each row, times factors, where an order has them from."""
+    found = np.empty(rows.shape, rows.dtype) if out is None else out
+    runs = _runs(order.tobytes())
+    if not runs:
+        found[..., order] = rows * factors
+    for to, of in runs:
+        np.multiply(rows[..., to], factors[..., to], out=found[..., of])
+    return found
+
+
 @lru_cache(64)
 def _runs(order: bytes) -> Sequence[tuple[slice, slice]]:
     return runs_of(np.frombuffer(order, np.int64))

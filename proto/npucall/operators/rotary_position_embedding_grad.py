@@ -68,7 +68,6 @@ def rotary_position_embedding_grad(
     """
     order, partner, sign = shared.turning(mode, dy.shape[-1])
     signs = sign.astype(facts.dtype)
-    back, partner_back = np.argsort(order), np.argsort(partner)
     out = facts.output("dx_out", dy.shape)
     axes = tuple(n for n, extent in enumerate(cos.shape[:-1]) if extent == 1)
     sums = np.zeros(cos.shape), np.zeros(cos.shape)
@@ -76,17 +75,17 @@ def rotary_position_embedding_grad(
     def compute(index: tuple[slice, ...]) -> tuple[AnyArray, ...]:
         gradient, place = facts.read(dy, index), shared.within(cos.shape, index)
         cosines, sines = facts.read(cos, place), facts.read(sin, place) * signs
-        turned = shared.picked(gradient, back, cosines[..., back])
-        turned += shared.picked(gradient, partner_back, sines[..., partner_back])
-        out[index] = turned
+        there = facts.place("dx_out", index)
+        turned = shared.put_back(gradient, order, cosines, there)
+        turned += shared.put_back(gradient, partner, sines)
+        if there is None:
+            out[index] = turned
         if x is None:
             return ()
         row = facts.read(x, index)
-        parts = (
-            shared.picked(row, order, gradient),
-            shared.picked(row, partner, gradient * signs),
-        )
-        return tuple(part.sum(axes, np.float64, keepdims=True) for part in parts)
+        parts = (shared.picked(row, each, gradient) for each in (order, partner))
+        of_cos, of_sin = (part.sum(axes, np.float64, keepdims=True) for part in parts)
+        return of_cos, np.multiply(of_sin, sign, out=of_sin)
 
     def add(index: tuple[slice, ...], parts: tuple[AnyArray, ...]) -> None:
         for total, part in zip(sums, parts, strict=False):
