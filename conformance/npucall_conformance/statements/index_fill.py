@@ -81,7 +81,7 @@ COMMON: dict[str, Any] = {
     "loops": loops,
     "arrays": arrays,
     "kernel": dtype_of("self"),
-    "dtypes": FLOATS,
+    "dtypes": (*FLOATS, DOUBLE),
     "cost": 0.0,
     "torch": torch_says,
 }
