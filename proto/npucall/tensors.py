@@ -77,17 +77,23 @@ class TensorSpec:
     name: InitVar[str] = "tensor"
 
     def __post_init__(self, name: str) -> None:
-        for what, extents in ("shape", self.shape), ("storage shape", self.storage_shape or ()):
-            _check_extents(name, what, extents, self.dtype.itemsize)
+        itemsize, given = self.dtype.itemsize, self.storage_shape
+        _check_extents(name, "shape", self.shape, itemsize)
+        if given is not None:
+            _check_extents(name, "storage shape", given, itemsize)
+        dense = row_major(self.shape)
         if self.strides is None:
-            object.__setattr__(self, "strides", row_major(self.shape))
+            object.__setattr__(self, "strides", dense)
         if len(self.strides) != len(self.shape):
             _fail(name, f"expected {len(self.shape)} strides for shape {self.shape}", self.strides)
         if min((*self.strides, self.offset)) < 0:
             _fail(name, "expected strides and offset of 0 or more", (self.strides, self.offset))
-        if self.storage_shape is None:
-            object.__setattr__(self, "storage_shape", self._least_storage())
-            _check_extents(name, "storage", self.storage_shape, self.dtype.itemsize)
+        if self.offset == 0 and self.strides == dense and given in (None, self.shape):
+            object.__setattr__(self, "storage_shape", self.shape)
+            return  # most tensors: the view is all of its storage
+        if given is None:
+            object.__setattr__(self, "storage_shape", (self._reach(),))
+            _check_extents(name, "storage", self.storage_shape, itemsize)
         if self._reach() > self.storage_elements:
             _fail(
                 name,
@@ -159,11 +165,6 @@ class TensorSpec:
         steps = zip(self.shape, self.strides, strict=True)
         return self.offset + 1 + sum((extent - 1) * stride for extent, stride in steps)
 
-    def _least_storage(self) -> Shape:
-        if self.offset == 0 and self.strides == row_major(self.shape):
-            return self.shape
-        return (self._reach(),)
-
     def _strides_matter(self) -> list[int]:
         return [s for s, n in zip(self.strides, self.shape, strict=True) if n > 1]
 
@@ -209,9 +210,9 @@ def _strides_of_dense(shape: Shape) -> list[int]:
 def _check_extents(name: str, what: str, extents: Shape, itemsize: int) -> None:
     if len(extents) > MAX_RANK:
         _fail(name, f"expected a {what} of at most {MAX_RANK} dimensions", len(extents))
-    if any(extent < 0 for extent in extents):
+    if min(extents, default=0) < 0:
         _fail(name, f"expected a {what} of extents of 0 or more", extents)
-    if prod(extent for extent in extents if extent) * itemsize > MAX_TENSOR_BYTES:
+    if prod(filter(None, extents)) * itemsize > MAX_TENSOR_BYTES:
         _fail(name, f"expected a {what} of less than 2^63 bytes", extents)
 
 
