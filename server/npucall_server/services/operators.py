@@ -88,13 +88,12 @@ class OperatorService:
     def list_operators(self, request: bytes, _: Record, __: Caller) -> bytes:
         """Every operator."""
         parse(pb.ListOperatorsRequest, request)
-        return self._listing().SerializeToString()
+        return self._listing
 
     @cached_property
     def catalogue(self) -> int:
         """A digest of the listing, never 0. Hosts with the same listing have the same digest."""
-        listing = self._listing().SerializeToString(deterministic=True)
-        return int.from_bytes(blake2b(listing, digest_size=8).digest(), "little") or 1
+        return int.from_bytes(blake2b(self._listing, digest_size=8).digest(), "little") or 1
 
     def get_operator(self, request: bytes, record: Record, _: Caller) -> bytes:
         """One operator."""
@@ -148,9 +147,11 @@ class OperatorService:
             catalogue=self.catalogue,
         ).SerializeToString()
 
-    def _listing(self) -> pb.ListOperatorsResponse:
+    @cached_property
+    def _listing(self) -> bytes:
+        """Made once, since a device's operators stay, for anybody may ask for it again and again."""
         operators = [self._describe(operator) for operator in self._device.catalogue]
-        return pb.ListOperatorsResponse(operators=operators)
+        return pb.ListOperatorsResponse(operators=operators).SerializeToString(deterministic=True)
 
     def _describe(self, operator: Operator[Any, Any]) -> pb.OperatorInfo:
         device = self._device
