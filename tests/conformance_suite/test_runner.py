@@ -241,7 +241,8 @@ def test_a_bundle_holds_the_call_and_fails_until_it_is_mended(tmp_path: Path, ca
 @each("block", ["invalid", "reduction", "documents", "rank", "written", "fuzz"])
 def test_a_bundle_of_any_block_is_run_again(tmp_path: Path, block: str) -> None:
     titles = ("aclnnL1LossBackward", "aclnnKlDivTargetBackward.builtin", "aclnnTanhBackward")
-    found = kept(operators=titles, blocks=(block,), quick=block != "fuzz")
+    drawn = block == "fuzz"  # 200 calls of an operator
+    found = kept(operators=titles[: 1 if drawn else None], blocks=(block,), quick=not drawn)
     assert found
     for seen in found[:: len(found) // 4 + 1]:
         assert golden.replay(saved(tmp_path, seen), local()).status == "passed"
