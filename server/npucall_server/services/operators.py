@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from importlib.metadata import version
 from typing import Any
 
 from npucall.declare import Operator
 from npucall.limits import FRAMES_PER_MESSAGE, MAX_NAME_BYTES, MAX_PROGRAM_STEPS, MAX_RANK
+from npucall.products import Product
 from npucall.texts import cut
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.listing import describe
@@ -147,15 +148,31 @@ class OperatorService:
             catalogue=self.catalogue,
         ).SerializeToString()
 
-    @cached_property
+    @property
     def _listing(self) -> bytes:
-        """Made once, since a device's operators stay, for anybody may ask for it again and again."""
-        operators = [self._describe(operator) for operator in self._device.catalogue]
-        return pb.ListOperatorsResponse(operators=operators).SerializeToString(deterministic=True)
+        operators, device = tuple(self._device.catalogue), self._device
+        return _listing_of(
+            operators, device.product, tuple(map(device.unavailable_because, operators))
+        )
 
     def _describe(self, operator: Operator[Any, Any]) -> pb.OperatorInfo:
         device = self._device
         return describe(operator, device.product, device.unavailable_because(operator))
+
+
+@lru_cache(maxsize=4)
+def _listing_of(
+    operators: tuple[Operator[Any, Any], ...], product: Product, reasons: tuple[str, ...]
+) -> bytes:
+    """The answer to ListOperators: anybody may ask for it, again and again.
+
+    ``reasons``: why each of them is unavailable.
+    """
+    described = [
+        describe(operator, product, reason)
+        for operator, reason in zip(operators, reasons, strict=True)
+    ]
+    return pb.ListOperatorsResponse(operators=described).SerializeToString(deterministic=True)
 
 
 _HEALTH = {
