@@ -24,6 +24,10 @@ FIRST = (Format.ND, Format.NCL, Format.NCHW, Format.NCDHW)
 
 _MOST = 2
 """Blocks that are computed as one."""
+_LONG = 4096
+"""Numbers that items have of some channels: from so many on they are read one by one, and copied
+once.
+"""
 
 
 def channels_of(name: str) -> rules.Rule:
@@ -51,7 +55,7 @@ def held(*, backward: bool) -> Callable[[Facts, Mapping[str, Any]], int]:
         shape = facts.shapes["input"]
         channels = shape[1]
         length = prod(shape) // max(channels, 1)
-        of_channel = (36 if backward else 24) * length if length > BLOCK else 0
+        of_channel = (24 if backward else 16) * length if length > BLOCK else 0
         return of_channel + (2 if backward else 4) * channels * FLOAT.itemsize
 
     return holds
@@ -65,9 +69,14 @@ def blocks(shape: Shape) -> list[slice]:
 
 
 def read(facts: Facts, array: Array, channels: slice) -> AnyArray:
-    """The numbers of some channels: a row for each."""
-    block = facts.read(array, (slice(None), channels))
-    rows = np.ascontiguousarray(np.moveaxis(block, 1, 0))
+    """The numbers of some channels: a row for each, which belongs to the caller."""
+    items, rest = array.shape[0], array.shape[2:]
+    rows = np.empty((channels.stop - channels.start, items, *rest), facts.dtype)
+    if rows[:, :1].size < _LONG:
+        rows[...] = np.moveaxis(facts.read(array, (slice(None), channels)), 1, 0)
+        return rows.reshape(len(rows), -1)
+    for item in range(items):
+        rows[:, item] = facts.read(array, (item, channels))
     return rows.reshape(len(rows), -1)
 
 

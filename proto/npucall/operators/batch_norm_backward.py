@@ -122,14 +122,18 @@ def batch_norm_backward(
         factor, mean, var = channels.numbers(facts, ((weight, 1), *used), some)
         scale = channels.inverse(facts, var, eps, saved=training)
         grad, normal = (channels.read(facts, each, some) for each in (grad_out, input))
-        normal = (normal - mean) * scale
+        normal -= mean
+        normal *= scale
         of_rows = row_sums(grad, normal), row_sums(grad)
         sums[0][some], sums[1][some] = (each[:, 0] for each in of_rows)
         if out is not None:
-            d = grad * factor
+            grad *= factor
             products, total = (each * factor for each in of_rows)
-            found = gradient(d, normal, scale, (products, total)) if training else d * scale
-            channels.write(out, found, some, shape)
+            if training:
+                grad = gradient(grad, normal, scale, (products, total))
+            else:
+                grad *= scale
+            channels.write(out, grad, some, shape)
 
     facts.each(channels.blocks(shape), compute)
     return out, sums[0], sums[1]
