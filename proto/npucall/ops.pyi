@@ -71,6 +71,7 @@ from npucall.operators.flash_attention_versions import flash_attention_var_len_s
 from npucall.operators.flash_attention_versions import flash_attention_var_len_score_v2 as flash_attention_var_len_score_v2
 from npucall.operators.flash_attention_versions import flash_attention_var_len_score_v4 as flash_attention_var_len_score_v4
 from npucall.operators.floor_divide import floor_divide as floor_divide
+from npucall.operators.floor_divide import floor_divides as floor_divides
 from npucall.operators.gather import gather as gather
 from npucall.operators.ge_glu import ge_glu as ge_glu
 from npucall.operators.ge_glu_backward import ge_glu_backward as ge_glu_backward
@@ -115,6 +116,7 @@ from npucall.operators.div import inplace_div as inplace_div
 from npucall.operators.elu import inplace_elu as inplace_elu
 from npucall.operators.exp import inplace_exp as inplace_exp
 from npucall.operators.floor_divide import inplace_floor_divide as inplace_floor_divide
+from npucall.operators.floor_divide import inplace_floor_divides as inplace_floor_divides
 from npucall.operators.hardsigmoid import inplace_hardsigmoid as inplace_hardsigmoid
 from npucall.operators.hardswish import inplace_hardswish as inplace_hardswish
 from npucall.operators.hardtanh import inplace_hardtanh as inplace_hardtanh

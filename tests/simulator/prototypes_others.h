@@ -66,6 +66,10 @@ SIM_OPERATOR(aclnnCdistBackward, const aclTensor *grad, const aclTensor *x1, con
 SIM_OPERATOR(aclnnFloorDivide, const aclTensor *self, const aclTensor *other,
              SIM_OUT aclTensor *out);
 
+// aclnn_floor_divide.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnFloorDivides, const aclTensor *self, const aclScalar *other,
+             SIM_OUT aclTensor *out);
+
 // ---- In place, beside other tensors and numbers ----
 
 // aclnn_add.h; math; 8.1 9.x
@@ -87,6 +91,9 @@ SIM_OPERATOR(aclnnInplaceDiv, SIM_OUT aclTensor *selfRef, const aclTensor *other
 
 // aclnn_floor_divide.h; math; 8.1 9.x
 SIM_OPERATOR(aclnnInplaceFloorDivide, SIM_OUT aclTensor *selfRef, const aclTensor *other);
+
+// aclnn_floor_divide.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnInplaceFloorDivides, SIM_OUT aclTensor *selfRef, const aclScalar *other);
 
 // aclnn_index_fill.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnInplaceIndexFill, SIM_OUT aclTensor *selfRef, int64_t dim,

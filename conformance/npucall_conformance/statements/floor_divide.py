@@ -1,4 +1,4 @@
-"""aclnnFloorDivide [src:floor-divide]."""
+"""aclnnFloorDivide and aclnnFloorDivides [src:floor-divide]."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from npucall.dtypes import BOOL, COMPLEX64, DOUBLE, FLOAT, FLOATS, INT64, DType
+from npucall.declare.parameters import Scalar
+from npucall.dtypes import BF16, BOOL, COMPLEX64, DOUBLE, FLOAT, FLOATS, INT64, UINT16, DType
+from npucall.errors import DTypeError
 from npucall_conformance.statements import _arithmetic as shared
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments
@@ -16,10 +18,19 @@ from npucall_conformance.stating.domains import normal, uniform
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.in_places import in_place
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import DTypes, In, Setup, crossed, mixed_floats
+from npucall_conformance.stating.parts import (
+    DTypes,
+    In,
+    Invalid,
+    Out,
+    Setup,
+    crossed,
+    mixed_floats,
+)
 from npucall_conformance.stating.promotion import promotion
+from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
 from npucall_conformance.stating.tables import everywhere
-from npucall_conformance.stating.written import of, pair
+from npucall_conformance.stating.written import alone, of, pair
 
 PAIR = shared.PAIR
 NUMBERS = {"self": (7.0, 0.0, 5.0, 6.0), "other": (1.0, 2.0, 1.0, 4.0)}
@@ -45,7 +56,7 @@ def vector(_: Arguments, s: Any, o: Any) -> Any:
 
 
 def torch_says(k: Arguments, torch: Any) -> Any:
-    one, two = (k[name] for name in PAIR)
+    one, two = (torch.as_tensor(k[name], dtype=torch.float64) for name in PAIR)
     finite = torch.isfinite(one) & torch.isfinite(two)
     return torch.where(finite, torch.floor_divide(one, two), torch.floor(one / two))
 
@@ -87,3 +98,57 @@ FLOOR_DIVIDE = elementwise(
     ),
 )  # fmt: skip
 INPLACE_FLOOR_DIVIDE = in_place(FLOOR_DIVIDE, shapes_first=True)
+
+
+def number(dtype: DType) -> Invalid:
+    """A number of a dtype that is not taken."""
+    return Invalid(
+        f"dtype-{dtype.name.lower()}-other", {"other": Scalar(dtype, 2)}, ("other",), DTypeError,
+        products=WITHOUT_BFLOAT16 if dtype is BF16 else (),
+    )  # fmt: skip
+
+
+FLOOR_DIVIDES = elementwise(
+    "aclnnFloorDivides",
+    prototype="const aclTensor* self, const aclScalar* other, aclTensor* out",
+    takes=everywhere(*FLOATS, DOUBLE, BOOL, *shared.INTEGERS),
+    legacy=("Ascend310P", "Ascend310B"),
+    in_kernel=("other",),
+    inputs=(In("self", normal(9.0)),),
+    output=Out("out", shape="self", dtype=quotient),
+    scalar=lambda k, s: scalar(k, s, k["other"]),
+    vector=lambda k, s: vector(k, s, k["other"]),
+    kernel=quotient,
+    cost=0,
+    npu="torch_npu calls it for floor_divide with a number; the result has the dtype of torch",
+    torch=torch_says,
+    dtypes=(*FLOATS, DOUBLE),
+    attributes={"other": (Scalar(FLOAT, 0.75), -2.5)},
+    mixed=(
+        *shared.CASTS,
+        *(Setup(values={"self": NUMBERS["self"]}, dtypes={"self": one},
+                attributes={"other": Scalar(other, other is BOOL or 2)})
+          for one, other in shared.EVERY_PAIR if other is not BF16),
+    ),
+    edges=(
+        *(Setup(values={"self": shared.EDGES}, base=(len(shared.EDGES),), attributes={"other": n})
+          for n in shared.EDGES),
+        Setup("nearly-whole", values={"self": (1.0, 3.0, -1.0)}, attributes={"other": 0.1}),
+    ),
+    written=(
+        alone("digits", of(INT64, 2**62 + 3, -7, -(2**61) - 1),
+              of(INT64, 2**61 + 1, -4, -(2**60) - 1), other=2),
+    ),
+    invalid=(
+        *defects.nulls(*PAIR, "out"),
+        *shared.listed("self"),
+        *defects.dtypes("self", found=COMPLEX64),
+        number(UINT16), number(BF16), number(COMPLEX64),
+        *defects.uncastable("out"),
+        *defects.uncastable("out", BOOL),
+        *defects.ranks("self"),
+        *shared.of_rank_9(),
+        *defects.shapes("out", (4, 3), (1, 4), (1, 3, 4)),
+    ),
+)  # fmt: skip
+INPLACE_FLOOR_DIVIDES = in_place(FLOOR_DIVIDES)

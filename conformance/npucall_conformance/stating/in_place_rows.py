@@ -48,7 +48,7 @@ class Rows:
     def holds_own(self, own: DType) -> bool:
         """Whether it can if all inputs have its dtype, and numbers have no fraction."""
         every = {each.name: own for each in self.statement.inputs}
-        return self._has_room(own, every, dict.fromkeys(self.statement.attributes, True))
+        return self._has_room(own, every, dict.fromkeys(self.statement.attributes, 1))
 
     def _has_room(
         self, own: DType, dtypes: Mapping[str, DType], numbers: Mapping[str, Any]

@@ -10,7 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from npucall.declare.call import Argument, Call
 from npucall.declare.catalogue import Catalogue
@@ -21,12 +21,11 @@ from npucall.declare.facts import Facts
 from npucall.declare.families import made
 from npucall.declare.parameters import Attribute, Input, Kind, Output, Scalar
 from npucall.declare.rules.rule import Rule
-from npucall.dtypes import BOOL, DType, can_cast
+from npucall.dtypes import INT64, DType, can_cast
 from npucall.errors import NpucallError
 from npucall.products import Product
 from npucall.tensors import TensorSpec
 
-T = TypeVar("T")
 _BOTH = ("self", "out")
 _TWIN = "self_ref"
 _NAMES = re.compile(r"\b(self|out)\b")
@@ -90,10 +89,10 @@ def _held(operator: Operator[Any, Any], on: Mapping[Product, Any]) -> dict[Produ
 
 
 def _of_dtype(parameter: Any, dtype: DType) -> Argument:
-    """A tensor of that dtype; a number that every dtype holds."""
+    """A tensor of that dtype; a number without a fraction."""
     if not isinstance(parameter, Attribute):
         return TensorSpec(dtype, ())
-    return Scalar(BOOL, value=True) if parameter.kind is Kind.SCALAR else None
+    return Scalar(INT64, 1) if parameter.kind is Kind.SCALAR else None
 
 
 def _of_twin(parameter: Any, *, const: bool) -> Any:
@@ -124,10 +123,10 @@ def _plain_facts(facts: Facts) -> Facts:
 
 
 def _sample(sample: Sample) -> Sample:
-    def renamed(found: Mapping[str, T]) -> dict[str, T]:
-        return {_twin(name): each for name, each in found.items()}
-
-    return replace(sample, shapes=renamed(sample.shapes), dtypes=renamed(sample.dtypes))
+    """With the dtype of all others for ``self``, which so holds the result."""
+    shapes = {_twin(name): each for name, each in sample.shapes.items()}
+    dtypes = {name: each for name, each in sample.dtypes.items() if name != "self"}
+    return replace(sample, shapes=shapes, dtypes=dtypes)
 
 
 def _plain(operator: Operator[Any, Any], draft: Draft) -> Draft:

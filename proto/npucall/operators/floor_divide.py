@@ -1,8 +1,8 @@
-"""Whole quotient of two tensors."""
+"""Whole quotients of two tensors, and of a tensor and a number."""
 
 import numpy as np
 
-from npucall.declare import Facts, Output, Sample, elementwise, operator, rules
+from npucall.declare import Attribute, Facts, Kind, Output, Sample, elementwise, operator, rules
 from npucall.declare.draft import Draft
 from npucall.declare.twins import in_place
 from npucall.dtypes import BF16, BOOL, DOUBLE, FLOAT, FLOAT16, INT64, AnyArray, Array, DType
@@ -20,6 +20,14 @@ def quotient(draft: Draft) -> DType:
     return FLOAT if promotion is BOOL else promotion
 
 
+QUOTIENT: tuple[rules.Rule, ...] = (
+    rules.promoted(*shared.PAIR, into="promotion"),
+    rules.dtype_from("promotion", into="quotient", make=quotient),
+    rules.castable("quotient", to="out"),
+)
+"""The checks of dtypes behind those of the lists."""
+
+
 @operator(
     "aclnnFloorDivide",
     shared.FIRST,
@@ -30,9 +38,7 @@ def quotient(draft: Draft) -> DType:
     checks=(
         rules.present(*shared.PAIR, "out"),
         rules.supported(*shared.PAIR),
-        rules.promoted(*shared.PAIR, into="promotion"),
-        rules.dtype_from("promotion", into="quotient", make=quotient),
-        rules.castable("quotient", to="out"),
+        *QUOTIENT,
         *shared.BROADCAST,
         rules.succeed_if_empty(*shared.PAIR),
     ),
@@ -61,7 +67,51 @@ def floor_divide(facts: Facts, self: Array, other: Array) -> AnyArray:
     As in torch, where integers by 0 raise, an infinite ``self`` gives NaN, and infinite ``other``
     of the other sign -1.
     """
-    one, two = np.asarray(self), np.asarray(other)
+    return _floored(facts, np.asarray(self), np.asarray(other))
+
+
+@operator(
+    "aclnnFloorDivides",
+    shared.FIRST,
+    Attribute("other", Kind.SCALAR, "the number", dtype="quotient"),
+    Output("out", "self / other, without its fraction", shape="self", dtype="quotient"),
+    products=shared.on(ASCEND_910, newer=(*OLDER, BF16), without_bf16=OLDER),
+    legacy=shared.before(ASCEND_310P, ASCEND_310B, dtypes=OLDER),
+    checks=(
+        rules.present(*shared.PAIR, "out"),
+        rules.supported(*shared.PAIR),
+        *QUOTIENT,
+        rules.rank_at_most(8, "self"),
+        rules.same_shape("out", "self"),
+        rules.succeed_if_empty("self"),
+    ),
+    kernel_dtype=rules.dtype_of("quotient"),
+    over=elementwise("self"),
+    sample=Sample(attributes={"other": 1}, least=-0.9, integers=range(1, 9)),
+    area="arithmetic",
+    torch="floor_divide",
+    source="ops-math math/floor_div: page aclnnFloorDivides&aclnnInplaceFloorDivides, its checks "
+    "[src:floor-divide] [src:in-place]",
+)
+def floor_divides(facts: Facts, self: Array, other: float) -> AnyArray:
+    """The largest whole number that is not more than ``self`` divided by the number ``other``.
+
+    ::
+
+        out = floor(self / other)
+
+    Both are converted to the promoted dtype of the tensor and the number, BOOL to FLOAT: a number
+    of DOUBLE makes DOUBLE of a FLOAT tensor. Ascend 950 itself counts a number with a fraction as
+    FLOAT, and beside a tensor of integers an integer as one of its dtype. All else is as in
+    ``aclnnFloorDivide``.
+
+    As in torch, except for the promotion.
+    """
+    one = np.asarray(self)
+    return _floored(facts, one, np.asarray(other, one.dtype))
+
+
+def _floored(facts: Facts, one: AnyArray, two: AnyArray) -> AnyArray:
     if one.dtype.kind in "iu":
         return np.floor_divide(one, two, out=facts.out)
     ratio = np.divide(one, two, dtype=np.float64)
@@ -73,3 +123,4 @@ def floor_divide(facts: Facts, self: Array, other: Array) -> AnyArray:
 
 
 inplace_floor_divide = in_place(floor_divide, first=shared.BROADCAST)
+inplace_floor_divides = in_place(floor_divides)
