@@ -50,10 +50,11 @@ def _checked(facts: Facts, repeats: AnyArray) -> AnyArray:
     cells, runs = facts.shapes["line"]
     lengths = np.asarray(repeats, np.int64).reshape(-1)
     every = np.resize(lengths, runs)
-    if (every < 0).any() or every.sum() != cells:
+    if ((every < 0) | (every > cells)).any() or every.sum() != cells:  # a sum may wrap around
         expected = f"{runs} runs of 0 or more that have {cells} cells together"
+        found = f"{every.sum(dtype=object)} and at least {every.min()}"
         raise ArgumentError(
-            f"repeats: expected {expected}, found {every.sum()} and at least {every.min()}",
+            f"repeats: expected {expected}, found {found}",
             parameter="repeats",
             aclnn_status=PARAM_INVALID,
         )
