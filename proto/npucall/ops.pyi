@@ -151,6 +151,7 @@ from npucall.operators.log_softmax import log_softmax as log_softmax
 from npucall.operators.log_softmax_backward import log_softmax_backward as log_softmax_backward
 from npucall.operators.logit import logit as logit
 from npucall.operators.logit_grad import logit_grad as logit_grad
+from npucall.operators.lstm_backward import lstm_backward as lstm_backward
 from npucall.operators.matmul import matmul as matmul
 from npucall.operators.max_pool2d_with_indices import max_pool2d_with_indices as max_pool2d_with_indices
 from npucall.operators.max_pool2d_with_indices_backward import max_pool2d_with_indices_backward as max_pool2d_with_indices_backward

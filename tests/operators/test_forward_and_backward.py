@@ -36,7 +36,7 @@ PARTIAL = {
     *("aclnnBatchNormReduceBackward", "aclnnBatchNormElemtBackward", "aclnnUnfoldGrad"),
     *("aclnnGroupedBiasAddGrad", "aclnnGroupedBiasAddGradV2", "aclnnModulateBackward"),
     *("aclnnChamferDistanceBackward", "aclnnGRUBackward", "aclnnConvTbcBackward"),
-    "aclnnRepeatInterleaveGrad",
+    *("aclnnRepeatInterleaveGrad", "aclnnLstmBackward"),
 }
 """Steps of a gradient, those of what is no operator, and one by a factor less 1 than the forward's.
 """

@@ -541,6 +541,18 @@ SIM_OPERATOR(aclnnGRUBackward, const aclTensor *input, const aclTensorList *para
              bool bidirectional, bool batchFirst, SIM_OUT aclTensor *dxOut,
              SIM_OUT aclTensor *dhPrevOut, SIM_OUT aclTensorList *dparamsOut);
 
+// aclnn_lstm_backward.h; nn; 9.x
+SIM_OPERATOR(aclnnLstmBackward, const aclTensor *input, const aclTensorList *hx,
+             const aclTensorList *params, SIM_OPTIONAL const aclTensor *dy,
+             SIM_OPTIONAL const aclTensor *dh, SIM_OPTIONAL const aclTensor *dc,
+             const aclTensorList *i, const aclTensorList *g, const aclTensorList *f,
+             const aclTensorList *o, const aclTensorList *h, const aclTensorList *c,
+             const aclTensorList *tanhc, SIM_OPTIONAL const aclTensor *batchSizesOptional,
+             bool hasBias, int64_t numLayers, double dropout, bool train, bool bidirectional,
+             bool batchFirst, SIM_OPTIONAL const aclBoolArray *outputMask,
+             SIM_OUT aclTensor *dxOut, SIM_OUT aclTensor *dhPrevOut, SIM_OUT aclTensor *dcPrevOut,
+             SIM_OUT aclTensorList *dparamsOut);
+
 // ---- Mixtures of experts ----
 
 // aclnn_moe_token_permute.h; opapi; 8.1 9.x; generated

@@ -1,17 +1,26 @@
 """The gradient of a GRU: of layers and directions, through time."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, at_once, operator, rules
-from npucall.declare.cuts import BLOCK
 from npucall.declare.draft import Draft
 from npucall.declare.rules.rule import Fault, refuses
 from npucall.dtypes import HALF_AND_SINGLE, AnyArray, Array
 from npucall.errors import ArgumentError, ShapeError
+from npucall.operators._recurrent import (
+    CellPass,
+    Network,
+    cells,
+    computed,
+    directions,
+    held,
+    of_length,
+    of_shapes,
+    parameters,
+)
 from npucall.products import A2, A3
 from npucall.tensors import Format, Shape
 
@@ -22,44 +31,29 @@ LISTS = ("params", *KEPT, "dparams_out")
 SHAPED = ("hx", "dy", "dh", *KEPT, "params", "dx_out", "dh_prev_out", "dparams_out")
 
 
-def cells(draft: Draft) -> int:
-    """How many there are: one for each layer and direction."""
-    return int(draft.attribute("num_layers")) * (2 if draft.attribute("bidirectional") else 1)
-
-
-def wanted(draft: Draft) -> Iterator[tuple[str, list[Shape], bool]]:
-    """Of each tensor, or list, the shapes that it must have, and whether it is a list."""
+def wanted(draft: Draft) -> Iterator[tuple[str, list[Shape]]]:
+    """Of each tensor, or list, the shapes that it must have."""
     first, second, width = draft.shape("input")
     time, items = (second, first) if draft.attribute("batch_first") else (first, second)
     hidden, count = draft.shape("hx")[-1], cells(draft)
-    both = 2 if draft.attribute("bidirectional") else 1
-    params: list[Shape] = []
-    for cell in range(count):
-        own = width if cell < both else both * hidden
-        params += [(GATES * hidden, own), (GATES * hidden, hidden)]
-        params += [(GATES * hidden,)] * 2 if draft.attribute("has_bias") else []
+    params = parameters(draft, GATES, width, hidden)
     states: list[Shape] = [(count, items, hidden)]
     kept: list[Shape] = [(time, items, hidden)]
-    yield "hx", states, False
-    yield "dy", [(first, second, both * hidden)], False
-    yield "dh", states, False
-    yield from ((name, kept * count, True) for name in KEPT)
-    yield "params", params, True
-    yield "dx_out", [(first, second, width)], False
-    yield "dh_prev_out", states, False
-    yield "dparams_out", params, True
+    yield "hx", states
+    yield "dy", [(first, second, directions(draft) * hidden)]
+    yield "dh", states
+    yield from ((name, kept * count) for name in KEPT)
+    yield "params", params
+    yield "dx_out", [(first, second, width)]
+    yield "dh_prev_out", states
+    yield "dparams_out", params
 
 
 def misshapen(draft: Draft) -> Iterator[Fault]:
     """Tensors of another shape, and lists of another length."""
-    for name, shapes, is_list in wanted(draft):
-        given = list(draft.tensors((name,)))
-        if is_list and name in draft.lists and len(given) != len(shapes):
-            yield name, f"{len(shapes)} tensors", len(given)
-            return
-        for (place, spec), shape in zip(given, shapes, strict=False):
-            if spec.shape != shape:
-                yield place, f"shape {shape}", spec.shape
+    for name, shapes in wanted(draft):
+        yield from of_length(draft, name, len(shapes))
+        yield from of_shapes(draft, name, shapes)
 
 
 def has_zero(draft: Draft) -> bool:
@@ -67,16 +61,14 @@ def has_zero(draft: Draft) -> bool:
     return 0 in draft.shape("input") or 0 in draft.shape("hx")[-1:]
 
 
-def held(facts: Facts, _: Mapping[str, Any]) -> int:
-    """What is known of each step, and what all layers hand down."""
-    return 44 * max(map(prod, facts.shapes.values())) + 24 * facts.count("h[0]")
-
-
 def backward(
-    kept: Mapping[str, AnyArray], weight: AnyArray, upstream: AnyArray, last: AnyArray,
-    before: AnyArray, times: Sequence[int], pause: Any,
-) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:  # fmt: skip
-    """Gradients of one cell: of the gates on both sides, of its first state; all states before."""
+    kept: Mapping[str, AnyArray], cell: CellPass, last: AnyArray, before: AnyArray, pause: Any
+) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
+    """Of one cell: gradients of the gates on both sides, all states before, gradient of its first.
+
+    ``last``: the gradient of its last state; ``before``: its first state.
+    """
+    upstream, times = cell.upstream, cell.times
     gates = np.empty((2, *upstream.shape[:2], GATES * upstream.shape[2]), upstream.dtype)
     states = np.empty_like(upstream)
     grad = last
@@ -91,18 +83,8 @@ def backward(
         of_r = of_n * of_hidden * (r * (1 - r))
         gates[0, now] = np.concatenate([of_r, of_z, of_n], -1)
         gates[1, now] = np.concatenate([of_r, of_z, of_n * r], -1)
-        grad = gates[1, now] @ weight + total * z
-    return gates[0], gates[1], grad, states
-
-
-def products(gates: AnyArray, rows: AnyArray) -> AnyArray:
-    """The gradient of a weight: the products of all steps, added in float64."""
-    step = max(BLOCK // (gates.shape[1] + rows.shape[1]), 1)
-    total = np.zeros((gates.shape[1], rows.shape[1]))
-    for start in range(0, len(gates), step):
-        some = slice(start, start + step)
-        total += gates[some].astype(np.float64).T @ rows[some].astype(np.float64)
-    return total
+        grad = gates[1, now] @ cell.w_hh + total * z
+    return gates[0], gates[1], states, grad
 
 
 @operator(
@@ -150,7 +132,7 @@ def products(gates: AnyArray, rows: AnyArray) -> AnyArray:
                 misshapen),
     ),
     kernel_dtype=rules.dtype_of("input"),
-    over=at_once(holds=held),
+    over=at_once(holds=held, computes=computed),
     sample=Sample(
         {"input": (2, 3, 4), "params": ((6, 4), (6, 2), (6,), (6,)), "hx": (1, 3, 2),
          "dy": (2, 3, 2), "dh": (1, 3, 2), **dict.fromkeys(KEPT, ((2, 3, 2),))},
@@ -199,31 +181,19 @@ def gru_backward(
     As the gradient of ``torch.nn.GRU``, whose dropout this operator does not have.
     """
     del batch_sizes
-    flip, both, group = (1, 0, 2), 2 if bidirectional else 1, 4 if has_bias else 2
+    flip, both = (1, 0, 2), 2 if bidirectional else 1
     first, upstream = (np.asarray(facts.read(each, ...), facts.dtype) for each in (input, dy))
     if batch_first:
         first, upstream = first.transpose(flip), upstream.transpose(flip)
-    times, hidden = range(len(first)), hx.shape[-1]
     states = np.empty(hx.shape, facts.dtype)
-    grads: list[Any] = [None] * len(params)
-    for layer in reversed(range(num_layers)):
-        cells = range(layer * both, (layer + 1) * both)
-        below = range((layer - 1) * both, layer * both)
-        given = np.concatenate([facts.read(h[c], ...) for c in below], -1) if layer else first
-        down = np.zeros(given.shape, facts.dtype)
-        for way, cell in enumerate(cells):
-            lists = zip(KEPT, (r, z, n, h_n, h), strict=True)
-            kept = {name: facts.read(each[cell], ...) for name, each in lists}
-            weights = [facts.read(each, ...) for each in params[cell * group : cell * group + 2]]
-            outer, inner, states[cell], before = backward(
-                kept, weights[1], upstream[..., way * hidden : (way + 1) * hidden],
-                facts.read(dh, cell), facts.read(hx, cell), times[:: -1 if way else 1], facts.pause,
-            )  # fmt: skip
-            flat = [each.reshape(-1, GATES * hidden) for each in (outer, inner)]
-            into = (given.reshape(-1, given.shape[-1]), before.reshape(-1, hidden))
-            of_cell = [products(gates, rows) for gates, rows in zip(flat, into, strict=True)]
-            of_cell += [gates.sum(0, np.float64) for gates in flat] if has_bias else []
-            grads[cell * group : (cell + 1) * group] = of_cell
-            down += outer @ weights[0]
-        upstream = down
-    return upstream.transpose(flip) if batch_first else upstream, states, grads
+
+    def back(cell: CellPass) -> tuple[AnyArray, AnyArray, AnyArray]:
+        lists = zip(KEPT, (r, z, n, h_n, h), strict=True)
+        kept = {name: facts.read(each[cell.number], ...) for name, each in lists}
+        last, before = (facts.read(each, cell.number) for each in (dh, hx))
+        *found, states[cell.number] = backward(kept, cell, last, before, facts.pause)
+        return found[0], found[1], found[2]
+
+    network = Network(facts, params, h, num_layers, both, has_bias)
+    down, grads = network.back(first, upstream, back)
+    return down.transpose(flip) if batch_first else down, states, grads

@@ -62,6 +62,24 @@ def _blocks(facts: Facts, state: str) -> Sequence[tuple[slice, ...]]:
     return cut(facts.shapes[state], BLOCK // GATES)
 
 
+def cell_back(
+    gates: Sequence[AnyArray], before: AnyArray, tanh: AnyArray, of_hy: AnyArray, of_cy: AnyArray
+) -> tuple[AnyArray, ...]:
+    """The gradient of the state of the cell before, then those of the gates i, f, g, o.
+
+    ``tanh`` is that of the state of the cell; the last two are the gradients of both states.
+    """
+    i, f, g, o = gates
+    of_c = of_hy * o * (1 - tanh * tanh) + of_cy
+    return (
+        of_c * f,
+        of_c * g * (i * (1 - i)),
+        of_c * before * (f * (1 - f)),
+        of_c * i * (1 - g * g),
+        of_hy * tanh * (o * (1 - o)),
+    )
+
+
 @operator(
     "aclnnThnnFusedLstmCell",
     Input("input_gates", "the gates of the input, (B, 4H): input times its weights"),
@@ -234,16 +252,10 @@ def thnn_fused_lstm_cell_backward(
 
     def compute(index: tuple[slice, ...]) -> list[AnyArray]:
         places = _places(index, hidden)
-        i, f, g, o = (facts.read(storage, place) for place in places)
-        of_hy, state = facts.read(grad_hy, index), np.tanh(facts.read(cy, index))
-        of_c = of_hy * o * (1 - state * state) + facts.read(grad_c, index)
-        of_cx[index] = of_c * f
-        found = (
-            of_c * g * (i * (1 - i)),
-            of_c * facts.read(cx, index) * (f * (1 - f)),
-            of_c * i * (1 - g * g),
-            of_hy * state * (o * (1 - o)),
-        )
+        stored = [facts.read(storage, place) for place in places]
+        state = np.tanh(facts.read(cy, index))
+        of_hy, of_c, before = (facts.read(each, index) for each in (grad_hy, grad_c, cx))
+        of_cx[index], *found = cell_back(stored, before, state, of_hy, of_c)
         for place, each in zip(places, found, strict=True):
             gates[place] = each
         return [each.sum(0, dtype=DOUBLE.numpy) for each in found] if has_bias else []
