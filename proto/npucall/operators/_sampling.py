@@ -12,7 +12,8 @@ axis, the derivative of its weight in the product.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -32,6 +33,8 @@ _LEAST = 16
 """Numbers of each place of a block, at the least."""
 _MOST = 3
 """Blocks that are computed as one."""
+_AT_ONCE = 1 << 13
+"""Gradients that are added at once."""
 _A = -0.75
 
 
@@ -159,6 +162,24 @@ class Grid(NamedTuple):
         items = np.arange(block[0].start, block[0].stop).reshape(-1, *(1,) * len(block[1:]))
         return self.facts.read(self.given["input"], (items, channels, *cells))
 
+    def reader(
+        self, block: tuple[slice, ...], channels: slice
+    ) -> Callable[[tuple[AnyArray, ...]], AnyArray]:
+        """Reads cells as ``at`` does; planes with no more cells than places are turned once."""
+        places, plane = (prod(s.stop - s.start for s in block[1:]), prod(self.planes[2:]))
+        if plane > places:
+            return partial(self.at, block, channels)
+        whole = self.facts.read(self.given["input"], (block[0], channels))
+        items, count = whole.shape[:2]
+        turned = np.ascontiguousarray(np.moveaxis(whole.reshape(items, count, plane), 1, 2))
+        starts = (np.arange(items) * plane).reshape(-1, *(1,) * len(block[1:]))
+
+        def read(cells: tuple[AnyArray, ...]) -> AnyArray:
+            flat = np.ravel_multi_index(cells, self.planes[2:]) + starts
+            return turned.reshape(-1, count).take(flat, 0)
+
+        return read
+
     def sampled(self) -> AnyArray:
         """Writes what is at each place."""
         out = self.facts.output("out", self.facts.shapes["sampled"])
@@ -209,13 +230,16 @@ class Grid(NamedTuple):
         def compute(block: tuple[slice, ...]) -> None:
             axes = self.axes(block)
             total = np.zeros((*axes[0].cells.shape[1:], len(axes)))
-            for channels, corner in product(list(self.channels()), corners(axes)):
-                x = self.at(block, channels, cells_at(axes, corner))
+            for channels in self.channels():
                 dy = self.facts.read(self.given["grad_output"], (block[0], channels, *block[1:]))
-                x *= np.moveaxis(dy, 1, -1)
-                sums = x.sum(-1, np.float64)
-                for place in range(len(axes)):
-                    total[..., -1 - place] += sums * weight(axes, corner, place)
+                dy = np.ascontiguousarray(np.moveaxis(dy, 1, -1))
+                read = self.reader(block, channels)
+                for corner in corners(axes):
+                    x = read(cells_at(axes, corner))
+                    x *= dy
+                    sums = x.sum(-1, np.float64)
+                    for place in range(len(axes)):
+                        total[..., -1 - place] += sums * weight(axes, corner, place)
             out[(*block, slice(None))] = total
 
         self.facts.each(self.blocks(), compute)
@@ -228,27 +252,35 @@ class Grid(NamedTuple):
 
         def compute(lead: tuple[slice, ...]) -> None:
             items, channels = lead
-            count = channels.stop - channels.start
-            total = np.zeros((items.stop - items.start, count, plane))
-            shape = (len(total), *places)
-            for piece in cut(shape, max(BLOCK // max(count, _LEAST), 1)):
-                start = items.start + piece[0].start
-                block = (slice(start, items.start + piece[0].stop), *piece[1:])
-                dy = self.facts.read(self.given["grad_output"], (block[0], channels, *block[1:]))
-                self._add(total[piece[0]], dy, self.axes(block))
-            out[lead] = total.reshape(*total.shape[:2], *self.planes[2:])
+            total = np.zeros((channels.stop - channels.start, items.stop - items.start, plane))
+            for first, *rest in cut((total.shape[1], *places), max(BLOCK // _LEAST, 1)):
+                block = (slice(items.start + first.start, items.start + first.stop), *rest)
+                self._add(total, channels, first.start, block)
+            shape = (*total.shape[:2], *self.planes[2:])
+            out[lead] = np.moveaxis(total.reshape(shape), 0, 1)
 
         limit = shared_block(prod(self.planes), _MOST)
         self.facts.each(cut(self.planes[:2], max(limit // plane, 1)), compute)
         return out
 
-    def _add(self, total: AnyArray, dy: AnyArray, axes: Sequence[Corners]) -> None:
-        """Adds gradients to the cells of all corners."""
-        starts = np.arange(total.shape[0] * total.shape[1]) * total.shape[2]
-        starts = starts.reshape(*dy.shape[:2], *(1,) * len(axes))
-        for corner in corners(axes):
-            cells = np.ravel_multi_index(cells_at(axes, corner), self.planes[2:])
-            added = dy * weight(axes, corner)[:, np.newaxis]
-            np.add.at(
-                total.reshape(-1), (starts + cells[:, np.newaxis]).reshape(-1), added.reshape(-1)
-            )
+    def _add(self, total: AnyArray, channels: slice, first: int, block: tuple[slice, ...]) -> None:
+        """Adds gradients of a block to the cells of all corners; ``first``: its item in the sums.
+
+        The cells are the same ones for each channel: so a few channels at a time, or one.
+        """
+        axes, (_, items, plane) = self.axes(block), total.shape
+        every = list(corners(axes))
+        weights = np.stack([weight(axes, corner) for corner in every])
+        cells = np.stack(
+            [np.ravel_multi_index(cells_at(axes, each), self.planes[2:]) for each in every]
+        )
+        starts = np.arange(first, first + cells.shape[1]) * plane
+        cells += starts.reshape(-1, *(1,) * (cells.ndim - 2))
+        group = max(_AT_ONCE // max(cells.size, 1), 1)
+        index = np.add.outer(np.arange(min(group, len(total))) * items * plane, cells.reshape(-1))
+        for (some,) in cut(total.shape[:1], group):
+            read = slice(channels.start + some.start, channels.start + some.stop)
+            dy = self.facts.read(self.given["grad_output"], (block[0], read, *block[1:]))
+            added = dy.swapaxes(0, 1)[:, np.newaxis] * weights
+            there = index[: len(added)].reshape(-1)
+            np.add.at(total[some].reshape(-1), there, added.reshape(-1))
