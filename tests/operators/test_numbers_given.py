@@ -39,6 +39,8 @@ LISTED = {
     "aclnnHardtanh": INTEGERS,
     "aclnnInplaceHardtanh": INTEGERS,
     "aclnnLeakyReluBackward": {*INTEGERS, BOOL},
+    "aclnnFloorDivides": {*INTEGERS, BOOL},
+    "aclnnInplaceFloorDivides": {*INTEGERS, BOOL},
 }
 """What these take in addition to floats; the others take every number that is not complex."""
 SCALARS = [

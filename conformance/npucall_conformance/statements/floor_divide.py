@@ -12,6 +12,7 @@ from npucall.declare.parameters import Scalar
 from npucall.dtypes import BF16, BOOL, COMPLEX64, DOUBLE, FLOAT, FLOATS, INT64, UINT16, DType
 from npucall.errors import DTypeError
 from npucall_conformance.statements import _arithmetic as shared
+from npucall_conformance.statements.muls import product
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal, uniform
@@ -100,6 +101,12 @@ FLOOR_DIVIDE = elementwise(
 INPLACE_FLOOR_DIVIDE = in_place(FLOOR_DIVIDE, shapes_first=True)
 
 
+def by_number(dtypes: DTypes) -> DType:
+    """The dtype of a quotient by a number, if nobody says another."""
+    found = product(dtypes)
+    return FLOAT if found is BOOL else found
+
+
 def number(dtype: DType) -> Invalid:
     """A number of a dtype that is not taken."""
     return Invalid(
@@ -115,7 +122,7 @@ FLOOR_DIVIDES = elementwise(
     legacy=("Ascend310P", "Ascend310B"),
     in_kernel=("other",),
     inputs=(In("self", normal(9.0)),),
-    output=Out("out", shape="self", dtype=quotient),
+    output=Out("out", shape="self", dtype=by_number),
     scalar=lambda k, s: scalar(k, s, k["other"]),
     vector=lambda k, s: vector(k, s, k["other"]),
     kernel=quotient,

@@ -23,6 +23,7 @@ from npucall.dtypes import (
     Array,
     DType,
     can_cast,
+    promote,
 )
 from npucall.errors import DTypeError
 from npucall.products import A2, A3, ASCEND_950, Product
@@ -71,6 +72,22 @@ def takes(draft: Draft, name: str) -> bool:
     if promotion is BOOL:
         return given.dtype.kind in ("int", "bool")
     return can_cast(given.dtype, promotion)
+
+
+def beside_number(draft: Draft) -> DType:
+    """The dtype of what a tensor and a number make.
+
+    That of self, unless the number has what it lacks: a fraction, an imaginary part. A truth value
+    times an integer is one.
+    """
+    own, given = draft.dtype("self"), draft.dtype("other")
+    ranks = ("bool", "int", "other", "float", "complex")  # a float of 8 bits has a fraction
+    if ranks.index(given.kind) <= ranks.index(own.kind):
+        return own
+    out = draft.tensor("out")
+    if given is DOUBLE and out is not None and out.dtype is FLOAT:
+        return FLOAT
+    return promote(own, given) or own
 
 
 SCALED_SUM = (

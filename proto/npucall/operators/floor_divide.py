@@ -20,6 +20,12 @@ def quotient(draft: Draft) -> DType:
     return FLOAT if promotion is BOOL else promotion
 
 
+def with_number(draft: Draft) -> DType:
+    """What the quotient by a number has if nobody says another."""
+    found = shared.beside_number(draft)
+    return FLOAT if found is BOOL else found
+
+
 QUOTIENT: tuple[rules.Rule, ...] = (
     rules.promoted(*shared.PAIR, into="promotion"),
     rules.dtype_from("promotion", into="quotient", make=quotient),
@@ -74,13 +80,14 @@ def floor_divide(facts: Facts, self: Array, other: Array) -> AnyArray:
     "aclnnFloorDivides",
     shared.FIRST,
     Attribute("other", Kind.SCALAR, "the number", dtype="quotient"),
-    Output("out", "self / other, without its fraction", shape="self", dtype="quotient"),
+    Output("out", "self / other, without its fraction", shape="self", dtype="result"),
     products=shared.on(ASCEND_910, newer=(*OLDER, BF16), without_bf16=OLDER),
     legacy=shared.before(ASCEND_310P, ASCEND_310B, dtypes=OLDER),
     checks=(
         rules.present(*shared.PAIR, "out"),
         rules.supported(*shared.PAIR),
         *QUOTIENT,
+        rules.dtype_from("self and other", into="result", make=with_number),
         rules.rank_at_most(8, "self"),
         rules.same_shape("out", "self"),
         rules.succeed_if_empty("self"),
@@ -100,12 +107,14 @@ def floor_divides(facts: Facts, self: Array, other: float) -> AnyArray:
 
         out = floor(self / other)
 
-    Both are converted to the promoted dtype of the tensor and the number, BOOL to FLOAT: a number
-    of DOUBLE makes DOUBLE of a FLOAT tensor. Ascend 950 itself counts a number with a fraction as
-    FLOAT, and beside a tensor of integers an integer as one of its dtype. All else is as in
+    Both are converted to the promoted dtype of the tensor and the number, BOOL to FLOAT: beside a
+    number of DOUBLE, a FLOAT tensor is divided in DOUBLE. Ascend 950 itself counts a number with a
+    fraction as FLOAT, and beside a tensor of integers an integer as one of its dtype, as torch
+    does. ``out`` may have any dtype that the promoted one can be cast to; by default it has that of
+    ``self``, unless the number has a fraction that this lacks. All else is as in
     ``aclnnFloorDivide``.
 
-    As in torch, except for the promotion.
+    As in torch, except for the dtype in which it is computed.
     """
     one = np.asarray(self)
     return _floored(facts, one, np.asarray(other, one.dtype))

@@ -15,25 +15,9 @@ from npucall.declare import (
 )
 from npucall.declare.draft import Draft
 from npucall.declare.twins import in_place
-from npucall.dtypes import BF16, DOUBLE, FLOAT, FLOAT16, AnyArray, Array, DType, promote
+from npucall.dtypes import BF16, FLOAT, FLOAT16, AnyArray, Array, DType
 from npucall.operators import _arithmetic as shared
 from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
-
-
-def result(draft: Draft) -> DType:
-    """The dtype of the product.
-
-    That of self, unless the number has what it lacks: a fraction, an imaginary part. A truth value
-    times an integer is one.
-    """
-    own, given = draft.dtype("self"), draft.dtype("other")
-    ranks = ("bool", "int", "other", "float", "complex")  # a float of 8 bits has a fraction
-    if ranks.index(given.kind) <= ranks.index(own.kind):
-        return own
-    out = draft.tensor("out")
-    if given is DOUBLE and out is not None and out.dtype is FLOAT:
-        return FLOAT
-    return promote(own, given) or own
 
 
 def factor(draft: Draft) -> DType:
@@ -53,7 +37,7 @@ def factor(draft: Draft) -> DType:
         rules.present("self", "other", "out"),
         rules.supported("self"),
         rules.supported("out"),
-        rules.dtype_from("self and other", into="result", make=result),
+        rules.dtype_from("self and other", into="result", make=shared.beside_number),
         rules.dtype_from("result", into="factor", make=factor),
         rules.supported("result", blames=("self", "other")),
         rules.castable("result", to="out"),
