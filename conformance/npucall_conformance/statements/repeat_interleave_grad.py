@@ -15,7 +15,7 @@ from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import Draw, normal
 from npucall_conformance.stating.parts import Attributes, In, Invalid, Out, Setup
 from npucall_conformance.stating.promotion import dtype_of
-from npucall_conformance.stating.statement import ONLY_950, Statement
+from npucall_conformance.stating.statement import LEFT_OUT, ONLY_950, Statement
 from npucall_conformance.stating.tables import on
 
 NAN, INF = reals.NAN, reals.INFINITY
@@ -170,6 +170,8 @@ REPEAT_INTERLEAVE_GRAD = Statement(
         *defects.shapes("y_grad", (), blames=("repeats",), **TILING),
         *(Invalid(f"axis-{axis}", {"axis": axis}, ("axis",), AttributeValueError, TILING_ERROR)
           for axis in (2, -3)),
+        Invalid("out-of-one-number", {"out": LEFT_OUT}, ("out",), ArgumentError, TILING_ERROR,
+                base=SINGLE),
         *defects.shapes("out", (3,), (3, 3), (2, 2), (6,), **TILING),
         *(Invalid(f"indivisible-{extent}", {"out": {"shape": (3, extent)}}, ("out",), ShapeError,
                   TILING_ERROR, base=SINGLE) for extent in (3, 0)),
