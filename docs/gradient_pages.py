@@ -93,7 +93,6 @@ REASONS: dict[str, str] = {
     "for detectors that sample at offsets": """
         DeformableConv2dBackward MultiScaleDeformableAttentionGrad
         """,
-    "for one shard of a vocabulary that several devices have": "FusedLinearCrossEntropyLossGrad",
     "for clouds of points, with another shape on each product": "ThreeInterpolateBackward",
 }
 """Why an operator is not there; others are not there yet."""

@@ -14,6 +14,7 @@ from npucall.declare.call import Call, element, tensors_of
 from npucall.declare.declaration import Area
 from npucall.declare.parameters import Attribute, Input, c_name
 from npucall.declare.prepare import prepare
+from npucall.dtypes import FLOAT
 from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
 from npucall.tensors import TensorSpec
@@ -235,6 +236,8 @@ def _rule(number: int, rule: Rule) -> tuple[str, ...]:
 
 def _example(operator: Operator[Any, Any]) -> str:
     """A small call, in float64, so that every machine prints the same digits."""
+    if not any(FLOAT in dtypes for dtypes in operator.products.values()):
+        return "None: the operator does not take FLOAT, in which examples are computed."
     arguments = _sample(operator) if operator.name in SAMPLED else _drawn(operator)
     if arguments is None:
         return "None yet."

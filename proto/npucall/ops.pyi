@@ -72,6 +72,7 @@ from npucall.operators.flash_attention_versions import flash_attention_var_len_s
 from npucall.operators.flash_attention_versions import flash_attention_var_len_score_v4 as flash_attention_var_len_score_v4
 from npucall.operators.floor_divide import floor_divide as floor_divide
 from npucall.operators.floor_divide import floor_divides as floor_divides
+from npucall.operators.fused_linear_cross_entropy_loss_grad import fused_linear_cross_entropy_loss_grad as fused_linear_cross_entropy_loss_grad
 from npucall.operators.gather import gather as gather
 from npucall.operators.ge_glu import ge_glu as ge_glu
 from npucall.operators.ge_glu_backward import ge_glu_backward as ge_glu_backward

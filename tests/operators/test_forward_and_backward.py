@@ -37,6 +37,7 @@ PARTIAL = {
     *("aclnnGroupedBiasAddGrad", "aclnnGroupedBiasAddGradV2", "aclnnModulateBackward"),
     *("aclnnChamferDistanceBackward", "aclnnGRUBackward", "aclnnConvTbcBackward"),
     *("aclnnRepeatInterleaveGrad", "aclnnLstmBackward"),
+    "aclnnFusedLinearCrossEntropyLossGrad",
 }
 """Steps of a gradient, those of what is no operator, and one by a factor less 1 than the forward's.
 """

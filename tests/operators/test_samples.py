@@ -52,7 +52,7 @@ def test_the_sample_is_valid_and_gives_other_finite_numbers_for_each_seed(
 @each_case
 def test_all_but_the_bare_sample_have_every_optional_input(operator: Operator[Any, Any]) -> None:
     allowed = {p.name for p in operator.inputs} - {*operator.sample.without}
-    optional = {p.name for p in operator.inputs if p.optional}
+    optional = {p.name for p in operator.inputs if p.optional} - {*operator.sample.kept}
     assert all({*map(parameter_of, call.inputs)} == allowed for call in calls(operator))
     bare = calls(operator, Form.BARE)
     assert all({*map(parameter_of, call.inputs)} == allowed - optional for call in bare)
@@ -85,5 +85,5 @@ def test_some_operators_have_samples_of_rank_0_and_without_elements(form: Form) 
 def test_a_sample_names_parameters_that_are_there(operator: Operator[Any, Any]) -> None:
     own = operator.sample
     inputs = {parameter.name for parameter in operator.given}
-    assert {*own.shapes, *own.dtypes, *own.without} <= inputs
+    assert {*own.shapes, *own.dtypes, *own.without, *own.kept} <= inputs
     assert own.attributes.keys() <= {parameter.name for parameter in operator.attributes}

@@ -251,6 +251,9 @@ class Maker:
             return not said
         if setup.absent or said:
             return name in setup.absent
+        if each.instead:
+            place = self.inputs.index(each.instead)
+            return not self._left_out(self.statement.inputs[place], place, setup)
         return bool(self.made >> (index % 3) & 1)
 
 

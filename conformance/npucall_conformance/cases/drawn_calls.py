@@ -22,7 +22,7 @@ from npucall_conformance.cases.draws import (
     text_of,
 )
 from npucall_conformance.stating.arguments import parameter_of
-from npucall_conformance.stating.parts import Invalid, Setup, mixed_floats
+from npucall_conformance.stating.parts import In, Invalid, Setup, mixed_floats
 from npucall_conformance.stating.statement import Statement
 
 DRAWN = 200
@@ -126,8 +126,14 @@ def _absent(draw: Draws, statement: Statement, setup: Setup) -> tuple[str, ...]:
         return setup.absent
     said: dict[str, Any] = {**setup.shapes, **setup.values, **setup.dtypes}
     inputs = [each for each in statement.inputs if each.optional and each.name not in said]
-    left = {each.name for each in inputs if not each.beside and draw.flag()}
-    return tuple(each.name for each in inputs if (each.beside or each.name) in left) or ("",)
+    free = [each for each in inputs if not each.beside and not each.instead]
+    left = {each.name for each in free if draw.flag()}
+    return tuple(each.name for each in inputs if _leaves(each, left)) or ("",)
+
+
+def _leaves(each: In, left: set[str]) -> bool:
+    """Whether an optional input goes with those that are left out."""
+    return each.instead not in left if each.instead else (each.beside or each.name) in left
 
 
 def _invalid(draw: Draws, statement: Statement) -> Case:

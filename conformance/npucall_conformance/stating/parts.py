@@ -31,6 +31,8 @@ class In:
     """Cases come with it and without it."""
     beside: str = ""
     """The optional input without which it may not be given, nor that one without it."""
+    instead: str = ""
+    """The optional input in whose place it is given: cases have one of the two."""
     read: bool = True
     """Its values matter, so that a call has to send them."""
     refused: bool = False

@@ -94,6 +94,8 @@ class Sample:
     """The attribute that names the dtype of all others."""
     without: tuple[str, ...] = ()
     """Inputs that no valid call has, or with which others have other shapes."""
+    kept: tuple[str, ...] = ()
+    """Optional inputs that a call needs that has none of the others."""
     dense: tuple[str, ...] = ()
     """Tensors that must have no gaps."""
     least: float = 0.1

@@ -92,7 +92,8 @@ def sample_storages(call: Prepared, seed: int) -> dict[str, bytes]:
 def _specs(operator: Operator[Any, Any], dtype: DType, form: Form, shape: Shape) -> dict[str, Any]:
     own, specs = operator.sample, dict[str, Any]()
     for p in operator.given:
-        if p.name in own.without or (p.optional and form is Form.BARE):
+        bare = p.optional and form is Form.BARE and p.name not in own.kept
+        if bare or p.name in own.without:
             continue
         shapes: Any = own.shapes.get(p.name, (shape, shape) if p.many else shape)
         listed = shapes if p.many else (shapes,)
