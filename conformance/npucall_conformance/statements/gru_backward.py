@@ -79,7 +79,7 @@ GRU_BACKWARD = Statement(
         GRU.more("bias", (3, 2, 2), 1, 1, bias=True),
         GRU.more("layers", (3, 2, 2), 2, 1, bias=False, batch_first=True),
         GRU.more("ways", (3, 2, 2), 1, 2, bias=True),
-        GRU.more("layers-and-ways", (2, 2, 2), 2, 2, bias=True),
+        GRU.more("layers-and-ways", (2, 2, 2), 2, 2, bias=True, setup={"telling": True}),
         Setup("ends", (1, 1, 2), values={"r[0]": [[[0.0, 1]]], "z[0]": [[[1.0, 0]]],
                                          "n[0]": [[[1.0, -1]]]}),
     ),

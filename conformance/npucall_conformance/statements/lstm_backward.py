@@ -46,8 +46,13 @@ def several(note: str, base: Shape, sizes: list[int], layers: int, both: int) ->
     """A call that says how many items each step has."""
     time, items, hidden = base
     rows = {"input": (time * items, hidden + 1), "dy": (time * items, both * hidden)}
-    fields = {"shapes": rows, "values": {"batch_sizes": np.array(sizes)}, "products": OLDER}
-    return LSTM.more(note, base, layers, both, bias=True, setup=fields)
+    fields = {
+        "shapes": rows,
+        "values": {"batch_sizes": np.array(sizes)},
+        "products": OLDER,
+        "telling": both == 2,
+    }
+    return LSTM.more(note, base, layers, both, bias=True, output_mask=None, setup=fields)
 
 
 PACKED = several("", (3, 2, 4), [2, 1, 1], 1, 1)
@@ -109,7 +114,8 @@ LSTM_BACKWARD = Statement(
     ),
     edges=(
         LSTM.more("bias", (3, 2, 2), 1, 1, bias=True),
-        LSTM.more("layers", (3, 2, 2), 2, 1, bias=False, batch_first=True),
+        LSTM.more("layers", (3, 2, 2), 2, 1, bias=False, batch_first=True, output_mask=None,
+                  setup={"telling": True}),
         LSTM.more("ways", (3, 2, 2), 1, 2, bias=True, setup={"products": OLDER}),
         LSTM.more("layers-and-ways", (2, 2, 2), 2, 2, bias=True, setup={"products": OLDER}),
         several("lengths", (4, 3, 2), [3, 3, 1, 0], 1, 1),
