@@ -25,6 +25,8 @@ _HEADER_OF = {
     "aclnnAvgPool3dBackward": "avgpool3d_backward",
     "aclnnBatchNormReduceBackward": "batch_norm_backward_reduce",
     "aclnnBatchMatMul": "batch_matmul",
+    "aclnnConvTbcBackward": "convolution_backward",
+    "aclnnFloorDivides": "floor_divide",
     "aclnnGroupedBiasAddGradV2": "grouped_bias_add_grad",
     "aclnnLogSigmoid": "logsigmoid",
     "aclnnLogSigmoidBackward": "logsigmoid_backward",

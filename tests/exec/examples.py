@@ -2,7 +2,7 @@
 
 Those count that use only operators that npucall has. They are read where they are, and none is kept
 here: they are under CANN's own licence. Those of a folder arch35 are for an Ascend 950. Prints a
-line for each that does not end with 0.
+line for each that does not end with 0, and how many programs there are.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ def main() -> None:
     for root in map(Path, sys.argv[1:]):
         for source in sorted(root.glob("**/examples/**/test_aclnn_*.cpp")):
             called = set(_CALLED.findall(source.read_text(errors="replace")))
+            results["programs"] += 1
             if not called or not called <= _OURS:
                 continue
             with tempfile.TemporaryDirectory() as folder:
