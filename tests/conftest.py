@@ -135,6 +135,15 @@ def _what_lasts_is_looked_at_once() -> None:
     gc.freeze()
 
 
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """What is left behind stays: nothing that is asserted needs the collector."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(
     collector: pytest.Collector,

@@ -1,12 +1,11 @@
 """Everybody who is not known is refused by name, whatever he asks for, over real sockets."""
 
 import base64
-import gc
 import hashlib
 import hmac
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -278,15 +277,7 @@ def test_a_user_of_no_tenant_gets_neither_memory_nor_a_credential_but_by_a_token
     assert len(answer.id) == 16
 
 
-@pytest.fixture
-def _no_collection() -> Iterator[None]:
-    """Memory must not wait for one."""
-    gc.disable()
-    yield
-    gc.enable()
-
-
-@pytest.mark.usefixtures("_no_collection")
+@pytest.mark.usefixtures("no_collector")
 def test_a_region_answers_to_the_caller_alone_who_got_it_and_is_free_when_he_goes(
     server: TenantServer, channel: grpc.Channel
 ) -> None:

@@ -27,27 +27,16 @@ def caller(tenant: str = "lab") -> FakeCaller:
     return FakeCaller(who=f"{tenant}/somebody")
 
 
-class Parts:
-    """Entries that are given back together."""
-
-    def __init__(self, entries: list[Entry]) -> None:
-        self._entries = entries
-
-    def give_back(self) -> None:
-        for entry in self._entries:
-            entry.give_back()
-
-
-def held(quota: str, limit: int) -> Callable[[int], Parts]:
+def held(quota: str, limit: int) -> Callable[[int], list[Entry]]:
     """What takes so much of one quota."""
     tenants = Tenants({"lab": Tenant.model_validate({quota: limit})})
     calls = CallQuotas(tenants, Usage())
     if quota == "calls":
-        return lambda amount: Parts([calls.take(caller(), 0)[0] for _ in range(amount)])
+        return lambda amount: [calls.take(caller(), 0)[0] for _ in range(amount)]
     if quota == "memory":
-        return lambda amount: Parts(calls.take(caller(), amount))
+        return lambda amount: calls.take(caller(), amount)
     ledger = Ledger(quota=quota_of(tenants, quota))
-    return lambda amount: Parts([ledger.take(caller(), amount)])
+    return lambda amount: [ledger.take(caller(), amount)]
 
 
 @pytest.mark.parametrize("quota", ["calls", "memory", "streams", "shared_memory", "sessions"])
@@ -60,8 +49,8 @@ def test_what_is_more_than_a_quota_is_refused_by_its_name_until_some_is_given_ba
         hold(1)
     assert it.value.details == {"quota": quota, "limit": "3", "setting": f"tenants.lab.{quota}"}
     assert it.value.retry_after is not None
-    parts.give_back()
-    parts.give_back()  # a second time does nothing
+    for part in parts * 2:  # a second time does nothing
+        part.give_back()
     hold(1)
 
 
@@ -152,7 +141,7 @@ def told(channel: grpc.Channel, token: str, elements: int = SMALL) -> Refusal:
     """Why Execute is refused."""
     with pytest.raises(grpc.RpcError) as refused:
         ask(channel, "Execute", request(elements), bearer(token))
-    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED  # type: ignore[attr-defined]
+    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     return refusal(refused.value)
 
 

@@ -1,6 +1,6 @@
 """The account of use: what is counted, for whom, and what time does to it."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.server.fakes import FakeClock, person
@@ -195,16 +195,13 @@ def test_a_clock_that_is_set_back_stops_no_count(account: Usage, clock: FakeCloc
 def test_threads_that_count_at_once_lose_nothing() -> None:
     account = Usage((KL,))
 
-    def count() -> None:
+    def count(_: int) -> None:
         for _ in range(2000):
             account.called(call(device_ns=3))
             account.spent(person("vision/ann"), 2)
 
-    threads = [threading.Thread(target=count) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(count, range(8)))
     assert account.lines() == {
         UsageKey("vision", "ann", KL): UsageLine(16000, 1_600_000, 640_000, 48_000)
     }

@@ -78,22 +78,11 @@ def test_a_line_has_a_caller_and_a_minute_with_the_operators_inside(path: Path) 
         "calls": 1, "request_bytes": 100, "response_bytes": 40, "device_ns": 10**9,
         "calls_in_frames": 0,
     }  # fmt: skip
+    minute = {"minute": NOON, "tenant": "vision"}
+    answered, refused = ({**used, "refusals": each} for each in ({}, {"QUEUE_FULL": 1}))
     assert lines == [
-        {
-            "minute": NOON,
-            "tenant": "vision",
-            "caller": "ann",
-            "operators": {
-                KL: {**used, "refusals": {}},
-                GELU: {**used, "refusals": {"QUEUE_FULL": 1}},
-            },
-        },
-        {
-            "minute": NOON,
-            "tenant": "vision",
-            "caller": "abe",
-            "operators": {KL: {**used, "refusals": {}}},
-        },
+        {**minute, "caller": "ann", "operators": {KL: answered, GELU: refused}},
+        {**minute, "caller": "abe", "operators": {KL: answered}},
     ]
 
 
@@ -198,7 +187,7 @@ def test_strangers_on_the_host_cannot_read_it(path: Path) -> None:
 def test_a_server_with_a_folder_begins_where_the_one_before_it_ended(tmp_path: Path) -> None:
     path = tmp_path / "state/usage.jsonl"
     for calls in 1, 2:
-        device = open_device(ServerSettings(), print)
+        device = open_device(ServerSettings(), print)  # type: ignore[call-arg]
         with serving(device, state_folder=path.parent) as server, connect(server.target) as client:
             client.run(l1_loss_backward, ONE, ONE, ONE)
         used = [json.loads(line)["operators"] for line in path.read_text().splitlines()]

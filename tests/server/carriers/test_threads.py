@@ -1,6 +1,5 @@
 """Threads: few at short tasks, whoever waits keeps nobody waiting, and nothing is lost."""
 
-import gc
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -298,13 +297,6 @@ def test_when_all_threads_wait_a_task_runs_as_soon_as_one_is_free(
     waiting[0].end()
     waiting[2].end()
     all_idle(subject, 3)
-
-
-@pytest.fixture
-def no_collector() -> Iterator[None]:
-    gc.disable()
-    yield
-    gc.enable()
 
 
 @pytest.mark.parametrize("kind", [None, ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])

@@ -1,6 +1,7 @@
 """Programs on the CANN device: values, memory, order, and what waits for what."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -198,15 +199,10 @@ def test_a_handle_that_several_lanes_read_is_right_on_each(open_device: Open) ->
     device = open_device(lanes=3)
     case = mse(device, 5000)
     storages = device.in_handles(case)
-    served: list[bool] = []
 
-    def run() -> None:
-        served.extend(device.serves(case._replace(storages=storages)) for _ in range(5))
+    def served(_: int) -> list[bool]:
+        return [device.serves(case._replace(storages=storages)) for _ in range(5)]
 
-    threads = [threading.Thread(target=run) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert served == [True] * 15
+    with ThreadPoolExecutor(3) as threads:
+        assert list(threads.map(served, range(3))) == [[True] * 5] * 3
     release(storages)
