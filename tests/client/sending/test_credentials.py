@@ -6,6 +6,7 @@ import json
 import math
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -142,11 +143,8 @@ def test_a_function_is_asked_once_by_all_whose_token_has_ended() -> None:
 
     with fake.connected(server, token=token) as client:
         server.rotate("b")
-        threads = [threading.Thread(target=fake.run, args=(client, PAIR)) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(fake.run, [client] * 8, [PAIR] * 8))
     assert server.unary == 8
     assert len(asked) == 2
 

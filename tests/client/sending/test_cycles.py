@@ -2,7 +2,7 @@
 
 import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import pytest
@@ -22,14 +22,6 @@ Calls: TypeAlias = Callable[[Client, Any], None]
 OF_A_CALL = (Attempts, BoundCall, CallStream, LargeCall, SentCall)
 PAIR, LARGE = fake.numbers(8), fake.numbers(5 * fake.MIB)
 TIMES = 4
-
-
-@pytest.fixture
-def no_collector() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def left() -> int:

@@ -1,6 +1,5 @@
 """What a session does about errors, releases, forks and the end of its process."""
 
-import gc
 import math
 import os
 import subprocess
@@ -242,24 +241,19 @@ def test_collected_handles_are_many_by_number_or_by_bytes() -> None:
     assert collected.is_much()
 
 
-@pytest.mark.usefixtures("sender")
+@pytest.mark.usefixtures("sender", "no_collector")
 def test_a_program_that_nobody_has_frees_its_arrays_at_once() -> None:
-    class Array(np.ndarray):  # type: ignore[type-arg]
+    class Array(np.ndarray):
         pass
 
-    gc.collect()
-    gc.disable()
-    try:
-        with npucall_client.connect("local:") as client, client.session() as session:
-            array = np.zeros(4, np.float32).view(Array)
-            watched = weakref.ref(array)
-            with session.program() as program:
-                result = program.run(l1_loss_backward, ONE, array, array)
-            del array, program
-            assert watched() is None
-            assert result.numpy().shape == (4,)
-    finally:
-        gc.enable()
+    with npucall_client.connect("local:") as client, client.session() as session:
+        array = np.zeros(4, np.float32).view(Array)
+        watched = weakref.ref(array)
+        with session.program() as program:
+            result = program.run(l1_loss_backward, ONE, array, array)
+        del array, program
+        assert watched() is None
+        assert result.numpy().shape == (4,)
 
 
 def test_a_server_without_sessions_says_which_setting_allows_them() -> None:
