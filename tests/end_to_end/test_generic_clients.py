@@ -12,18 +12,11 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 )
 
 from npucall.v1 import operator_service_pb2 as pb
-from npucall.v1 import operator_service_pb2_grpc
 
 from . import wire
+from .contract import KL, Caller
 
-KL = "aclnnKlDivBackward"
 VERSIONS = ("v1", "v1alpha")
-
-
-@pytest.fixture
-def stub(channel: grpc.Channel) -> Any:
-    """The class that grpcio-tools made, as any other client would have it."""
-    return operator_service_pb2_grpc.OperatorServiceStub(channel)
 
 
 def call(*tensors: str) -> pb.Call:
@@ -34,14 +27,15 @@ def call(*tensors: str) -> pb.Call:
 INPUTS = ("grad_output", "self", "target")
 
 
-def test_operators_are_listed_by_name_as_they_are_described(stub: Any) -> None:
-    operators = stub.ListOperators(pb.ListOperatorsRequest(), timeout=wire.PATIENCE).operators
+def test_operators_are_listed_by_name_as_they_are_described(caller: Caller) -> None:
+    stub, within = caller.stub, wire.PATIENCE
+    operators = stub.ListOperators(pb.ListOperatorsRequest(), timeout=within).operators
     listed = [(operator.name, operator.variant) for operator in operators]
     assert listed == sorted(listed)
     assert (KL, "") in listed
     for operator in operators:
         request = pb.GetOperatorRequest(operator=operator.name, variant=operator.variant)
-        assert stub.GetOperator(request, timeout=wire.PATIENCE).operator == operator
+        assert stub.GetOperator(request, timeout=within).operator == operator
 
 
 @pytest.fixture
@@ -81,7 +75,7 @@ def test_a_client_made_of_reflection_alone_can_plan(
     assert list(out.tensor.shape) == [5, 4]
 
 
-def reflection_answer(channel: grpc.Channel, version: str, **asked: str) -> Any:
+def reflection_answer(channel: Any, version: str, **asked: str) -> Any:
     """Of either version, whose messages have the same fields."""
     describe: Any = channel.stream_stream(
         f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo"
@@ -114,13 +108,13 @@ def test_both_versions_of_reflection_answer_alike_and_describe_themselves(
 
 
 def test_a_client_made_of_reflection_alone_can_read_an_error(
-    stub: Any, reflected: ProtoReflectionDescriptorDatabase
+    caller: Caller, reflected: ProtoReflectionDescriptorDatabase
 ) -> None:
     """As grpcurl does it: the types of the details are asked for by the names in the status."""
     named = [("npucall-request-id", "mine")]
     wrong = pb.PlanRequest(call=call("grad_output", "self"))
     with pytest.raises(grpc.RpcError) as caught:
-        stub.Plan(wrong, timeout=wire.PATIENCE, metadata=named)
+        caller.stub.Plan(wrong, timeout=wire.PATIENCE, metadata=named)
     error: Any = caught.value
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     (trailer,) = [value for key, value in error.trailing_metadata() if key.endswith("-bin")]
@@ -148,7 +142,7 @@ def test_a_compressed_request_is_refused_before_it_is_unpacked(channel: grpc.Cha
         wire.method(channel, "Execute")(
             wire.long_call(4), timeout=wire.PATIENCE, compression=grpc.Compression.Gzip
         )
-    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED  # type: ignore[attr-defined]
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 def test_fields_that_this_server_does_not_know_are_passed_over(channel: grpc.Channel) -> None:
