@@ -58,18 +58,6 @@ def shared(
     return added
 
 
-def test_each_block_is_computed_once_and_added_in_order(helpers: Helpers) -> None:
-    computed: list[int] = []
-
-    def compute(block: int) -> int:
-        computed.append(block)
-        return block * block
-
-    added = shared(compute, Unlimited(), helpers)
-    assert sorted(computed) == list(range(40))
-    assert added == [(block, block * block) for block in range(40)]
-
-
 def test_a_thread_that_ends_without_its_block_is_not_passed_over(helpers: Helpers) -> None:
     """What such a block should have written held the bytes of other calls."""
     caller = threading.get_ident()
@@ -86,11 +74,13 @@ def test_a_thread_that_ends_without_its_block_is_not_passed_over(helpers: Helper
         shared(compute, Turns(spare=1), helpers, 5)
 
 
-def test_nobody_computes_far_ahead_of_a_block_that_takes_long(helpers: Helpers) -> None:
+def test_each_block_is_computed_once_and_added_in_order_nobody_is_far_ahead_of_one_that_takes_long(
+    helpers: Helpers,
+) -> None:
     """What waits to be added would fill the memory otherwise: here 4 blocks a thread."""
     far, computed, ahead = threading.Event(), [], []
 
-    def compute(block: int) -> None:
+    def compute(block: int) -> int:
         computed.append(block)
         if len(computed) == 4 * 4:
             far.set()
@@ -101,10 +91,12 @@ def test_nobody_computes_far_ahead_of_a_block_that_takes_long(helpers: Helpers) 
             ahead.append(len(computed))
             for _ in range(3):
                 helpers.dismiss()
+        return block * block
 
     added = shared(compute, Unlimited(), helpers, 1000)
     assert ahead == [4 * 4]
-    assert [block for block, _ in added] == list(range(1000))
+    assert sorted(computed) == list(range(1000))
+    assert added == [(block, block * block) for block in range(1000)]
 
 
 def test_helpers_and_the_caller_compute_at_the_same_time(helpers: Helpers) -> None:
