@@ -53,7 +53,7 @@ def slowly(plane: Any, kernel: int, stride: int, padding: int) -> Any:
 
 def test_a_plane_larger_than_a_block_is_pooled_in_rows_of_windows() -> None:
     plane = np.random.default_rng(3).normal(size=(1, 400, 500)).astype(np.float32)
-    out, places = LOCAL.run(max_pool2d_with_indices, plane, [3], [2], [1])
+    out, places = LOCAL.run(max_pool2d_with_indices, plane, (3,), (2,), (1,))
     assert (out[0] == slowly(plane[0], 3, 2, 1)).all()
     assert (plane.reshape(-1)[places] == out).all()
 
@@ -64,7 +64,7 @@ def test_an_index_outside_the_plane_is_refused(index: int) -> None:
     with pytest.raises(ArgumentError, match=f"indices: expected labels from 0 to 8, found {index}"):
         LOCAL.run(
             max_pool2d_with_indices_backward, np.ones((1, 2, 2), np.float32),
-            PLANE.astype(np.float32), places, [2], [1],
+            PLANE.astype(np.float32), places, (2,), (1,),
         )  # fmt: skip
 
 
@@ -110,6 +110,15 @@ def test_averages_in_small_blocks_are_those_in_large_ones(
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15)
 
 
+def test_a_block_of_numbers_in_no_window_has_gradients_of_0() -> None:
+    wide = 70_000  # of three rows each is a block; the only windows end before the last one
+    gradient = np.full((1, 1, wide), 6, np.float32)
+    planes = np.zeros((1, 3, wide), np.float32)
+    found = LOCAL.run(avg_pool2d_backward, gradient, planes, (3, 1), (3, 1), (1, 0))
+    assert found[0, :, ::30_000].tolist() == [[2.0] * 3, [2.0] * 3, [0.0] * 3]
+    assert not found[0, 2].any()
+
+
 def test_an_average_of_many_equal_numbers_is_that_number() -> None:
     plane = np.full((1, 1, 3000), 0.1, np.float32)  # in float32, sums of 1,400 lose four digits
-    assert (LOCAL.run(avg_pool2d, plane, [1, 1400], [1], [0]) == np.float32(0.1)).all()
+    assert (LOCAL.run(avg_pool2d, plane, (1, 1400), (1,), (0,)) == np.float32(0.1)).all()

@@ -107,10 +107,10 @@ def _summed(block: AnyArray, sums: Sums, axis: int, place: AnyArray | None = Non
 
 def _begun(total: AnyArray, block: AnyArray, sums: Sums, axis: int) -> Sequence[tuple[Any, Any]]:
     """The steps that are left once the first number of each range is there, or 0."""
-    if not sums.steps:
+    if sums.ranges:
         return ()
-    to, of = sums.steps[0]
-    if to != slice(0, sums.places, 1):
+    to, of = next(iter(sums.steps), (slice(0), slice(0)))
+    if not (isinstance(to, slice) and to == slice(0, sums.places, 1)):  # some are of no number
         total[...] = 0
         return sums.steps
     if sums.longest == 1 and not isinstance(of, slice):
