@@ -75,6 +75,10 @@ def _index() -> str:
         most are other kernels of operators above, under the same names, the others have names of
         their own and no product that promises them. A server with a real NPU runs whatever is
         installed there, also what is not here ([ascend.md](ascend.md)).
+
+        One of them, HardswishBackward, has the prototype of CANN's own and other results: at -3
+        and 3 those of HardswishBackwardV2. It is no variant, as KlDivTargetBackward has: then
+        CANN's own would have to be one, too, and callers would have to name it anew.
         """,
         gradient_pages.section(),
     )
