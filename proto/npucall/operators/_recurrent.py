@@ -59,13 +59,6 @@ def held(facts: Facts, _: Mapping[str, Any]) -> int:
     return 44 * max(map(prod, facts.shapes.values())) + 24 * facts.count("h[0]")
 
 
-def computed(facts: Facts, _: Mapping[str, Any]) -> int:
-    """Products of two numbers: each weight is one in each step, and in its gradient."""
-    steps = prod(facts.shapes["h[0]"][:2])
-    weights = (s for name, s in facts.shapes.items() if name.startswith("params["))
-    return 2 * steps * sum(prod(shape) for shape in weights if len(shape) > 1)
-
-
 class CellPass(NamedTuple):
     """What a cell gets in order to go back through its steps."""
 

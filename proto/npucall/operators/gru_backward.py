@@ -14,7 +14,6 @@ from npucall.operators._recurrent import (
     CellPass,
     Network,
     cells,
-    computed,
     directions,
     held,
     of_length,
@@ -132,7 +131,7 @@ def backward(
                 misshapen),
     ),
     kernel_dtype=rules.dtype_of("input"),
-    over=at_once(holds=held, computes=computed),
+    over=at_once(holds=held),
     sample=Sample(
         {"input": (2, 3, 4), "params": ((6, 4), (6, 2), (6,), (6,)), "hx": (1, 3, 2),
          "dy": (2, 3, 2), "dh": (1, 3, 2), **dict.fromkeys(KEPT, ((2, 3, 2),))},

@@ -14,7 +14,6 @@ from npucall.operators._recurrent import (
     CellPass,
     Network,
     cells,
-    computed,
     directions,
     held,
     of_length,
@@ -181,7 +180,7 @@ def backward(
         rules.succeed_if_empty("hx"),
     ),
     kernel_dtype=rules.dtype_of("input"),
-    over=at_once(holds=held, computes=computed),
+    over=at_once(holds=held),
     sample=Sample(
         {"input": (2, 3, 4), "hx": ((1, 3, 2),) * 2, "params": ((8, 4), (8, 2), (8,), (8,)),
          "dy": (2, 3, 2), "dh": (1, 3, 2), "dc": (1, 3, 2),
