@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.more import only
 from tests.operators.calls import LOCAL, drawn, results, usual
-from tests.operators.defects import TABLES, Answer, Table, answer_of, changed
+from tests.operators.defects import ON_A2, Answer, Table, answer_of, changed
 from tests.operators.test_labels import CALLS, labels_of, with_label
 
 from npucall.dtypes import FLOAT, FLOAT16
@@ -44,12 +44,12 @@ def test_a_device_plans_and_answers_what_this_process_does(client: Client) -> No
             )
             wrong += [] if all(fits) else [(str(table), fits)]
     assert not wrong
-    assert tried > len(TABLES)
+    assert tried > len(ON_A2)
 
 
 def calls() -> Iterator[tuple[Table, dict[str, Any]]]:
     """An ordinary call of every operator, and one of those that are answered with a warning."""
-    for table in TABLES:
+    for table in ON_A2:
         case, *_ = (*usual(table.statement, FLOAT16), *usual(table.statement, FLOAT))
         tensors, attributes = drawn(case)
         yield table, in_lists({**tensors, **attributes})
@@ -91,7 +91,7 @@ def told(error: NpucallError | None, table: Table, soc: str) -> Answer | None:
 def test_a_device_refuses_defects_as_the_rules_do(client: Client, every: int) -> None:
     soc = client.server_info().server.soc
     wrong, tried = [], 0
-    for number, table in enumerate(TABLES):
+    for number, table in enumerate(ON_A2):
         with suppress(*raw.ABSENT):
             for row, ask in product(table.rows()[number % every :: every], ASKED):
                 error = refusal(client, ask, table, row)
@@ -99,7 +99,7 @@ def test_a_device_refuses_defects_as_the_rules_do(client: Client, every: int) ->
                 if told(error, table, soc) != answer_of(row):
                     wrong.append((str(table), row.row, ask.__name__, error))
     assert not wrong
-    assert every * tried > 40 * len(TABLES)
+    assert every * tried > 40 * len(ON_A2)
 
 
 def test_an_input_that_is_not_mentioned_counts_as_a_null_and_an_output_does_not(
@@ -107,7 +107,7 @@ def test_an_input_that_is_not_mentioned_counts_as_a_null_and_an_output_does_not(
 ) -> None:
     wrong: list[Any] = []
     tried = 0
-    for table in TABLES:
+    for table in ON_A2:
         with suppress(*raw.ABSENT):
             left = [each.name for each in table.operator.outputs if not each.in_place]
             outputs = changed(**dict.fromkeys(left, LEFT_OUT))
@@ -120,7 +120,7 @@ def test_an_input_that_is_not_mentioned_counts_as_a_null_and_an_output_does_not(
             if null is None or (null.aclnn_status, null.parameter) != (status, name):
                 wrong.append((str(table), name, null))
     assert not wrong
-    assert tried >= len(TABLES) - 2
+    assert tried >= len(ON_A2) - 2
 
 
 def test_a_device_refuses_a_label_that_is_no_class_and_serves_on(client: Client) -> None:

@@ -202,3 +202,7 @@ TABLES = [Table(each, CATALOGUE.find(each.operator, each.variant)) for each in s
 def table_of(operator: Operator[..., Any]) -> Table:
     """The error table of an operator."""
     return next(table for table in TABLES if table.operator is operator)
+
+
+ON_A2 = [table for table in TABLES if A2 in table.products]
+"""Of operators that a device of this process, which is an A2, has."""

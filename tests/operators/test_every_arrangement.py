@@ -34,7 +34,7 @@ from .calls import (
     stretched,
     usual,
 )
-from .defects import TABLES, Table
+from .defects import ON_A2, TABLES, Table
 from .ulp import SINGLE_NOISE, assert_within, ulp
 
 THREADS = 4
@@ -127,7 +127,7 @@ def test_results_are_rounded_to_their_own_dtype_and_then_cast_to_that_of_the_out
 
 
 def test_compute_answers_what_a_client_gives() -> None:
-    for table in TABLES:
+    for table in ON_A2:
         case, *_ = usual(table.statement, FLOAT)
         tensors, attributes = drawn(case)
         given = {**in_lists(tensors), **attributes}
@@ -137,7 +137,7 @@ def test_compute_answers_what_a_client_gives() -> None:
 
 
 def test_every_numpy_number_serves_as_an_aclscalar() -> None:
-    for table in TABLES:
+    for table in ON_A2:
         numbers = [a.name for a in table.operator.attributes if a.kind is Kind.SCALAR]
         case, *_ = usual(table.statement, FLOAT)
         tensors, attributes = drawn(case)
@@ -146,7 +146,8 @@ def test_every_numpy_number_serves_as_an_aclscalar() -> None:
         for kind in (np.float64, np.float32, np.float16, BF16.numpy.type) if numbers else ():
             given = {**attributes, **dict.fromkeys(numbers, kind(1))}
             found = results(LOCAL.run(table.operator, **tensors, **given))
-            assert bits_of(found) == bits_of(expected), (table, kind)
+            same = [e.astype(f.dtype) for e, f in zip(expected, found, strict=True)]
+            assert bits_of(found) == bits_of(same), (table, kind)  # some dtypes are the number's
 
 
 def bits_of(arrays: list[Any]) -> list[bytes]:

@@ -31,7 +31,7 @@ def renamed_setup(setup: Setup) -> Setup:
     return replace(setup, **changed)
 
 
-class Rows:
+class TwinRows:
     """The error table of a twin, from that of the other operator."""
 
     _nulls = ({SELF: None}, {OUT: None})

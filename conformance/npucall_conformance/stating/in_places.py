@@ -14,7 +14,14 @@ import numpy as np
 from npucall.errors import ArgumentMissingError, ShapeError
 from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import Draw
-from npucall_conformance.stating.in_place_rows import OUT, SELF, TWIN, Rows, renamed, renamed_setup
+from npucall_conformance.stating.in_place_rows import (
+    OUT,
+    SELF,
+    TWIN,
+    TwinRows,
+    renamed,
+    renamed_setup,
+)
 from npucall_conformance.stating.parts import In, Invalid, Setup
 from npucall_conformance.stating.promotion import common_shape
 from npucall_conformance.stating.statement import Statement
@@ -29,7 +36,7 @@ def in_place(statement: Statement, *, shapes_first: bool = False, const: bool = 
     ``shapes_first``: shapes are checked right behind null pointers. ``const``: the C prototype says
     so of the tensor, although it is written.
     """
-    (result,), rules = statement.outputs, Rows(statement)
+    (result,), rules = statement.outputs, TwinRows(statement)
     declared = [p for p in statement.parameters if p.name not in (SELF, OUT)]
     kernel, shapes = statement.kernel, statement.shapes
     torch, cost = statement.torch, statement.cost
@@ -103,7 +110,7 @@ def _terms(answer: Any) -> Terms:
     return found
 
 
-def _stays(rules: Rows) -> Callable[[Setup], bool]:
+def _stays(rules: TwinRows) -> Callable[[Setup], bool]:
     """Whether a setup has no output of its own, and ``self`` can hold the result."""
 
     def fits(setup: Setup) -> bool:
