@@ -175,6 +175,7 @@ REPEAT_INTERLEAVE_GRAD = Statement(
         *defects.shapes("out", (3,), (3, 3), (2, 2), (6,), **TILING),
         *(Invalid(f"indivisible-{extent}", {"out": {"shape": (3, extent)}}, ("out",), ShapeError,
                   TILING_ERROR, base=SINGLE) for extent in (3, 0)),
+        Invalid("no-extent", {"out": LEFT_OUT}, ("out",), ArgumentError, TILING_ERROR, base=SINGLE),
         wrong("short", 1, 2),
         wrong("long", 1, 4),
         wrong("negative", -1, 5),

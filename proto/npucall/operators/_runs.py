@@ -17,7 +17,7 @@ Runs: TypeAlias = "Sequence[tuple[slice, slice]]"
 """Where cells go, and which they are."""
 
 
-class Step(NamedTuple):
+class RunStep(NamedTuple):
     """Cells that are added to some places, or are the first there; one cell may be for them all."""
 
     to: slice
@@ -84,7 +84,7 @@ def sliced(
 
 def steps_of(
     rows: AnyArray | None, turns: Sequence[tuple[AnyArray, Runs, AnyArray | None]]
-) -> list[Step] | None:
+) -> list[RunStep] | None:
     """The cells of sums of one length, which are all or some rows; None if they are no slices."""
     found = []
     for number, (_, runs, weights) in enumerate(turns):
@@ -93,13 +93,13 @@ def steps_of(
             if len(places) > 1:
                 return None
             ((_, to),) = places
-            found.append(Step(to, of, None if weights is None else weights[part], number == 0))
+            found.append(RunStep(to, of, None if weights is None else weights[part], number == 0))
         if not runs:
             return None
     return found
 
 
-def apart(step: Step) -> list[Step]:
+def apart(step: RunStep) -> list[RunStep]:
     """A step of a few cells as one for each."""
     to, of = cells_of(step.to), cells_of(step.of)
     if len(to) > _NARROW:
@@ -107,12 +107,12 @@ def apart(step: Step) -> list[Step]:
     weights = [None] * len(to) if step.weights is None else np.split(step.weights, len(to))
     pairs = zip(to, [*of] * (len(to) // len(of)), weights, strict=True)
     return [
-        Step(slice(place, place + 1), slice(cell, cell + 1), weight, step.is_first)
+        RunStep(slice(place, place + 1), slice(cell, cell + 1), weight, step.is_first)
         for place, cell, weight in pairs
     ]
 
 
-def echo(step: Step, main: Step) -> slice | None:
+def echo(step: RunStep, main: RunStep) -> slice | None:
     """The places of another step to which the cells of a step went, if that is a row of cells."""
     cells, found = cells_of(step.of), cells_of(main.of)
     if main.of.step != 1 or main.to.step != 1 or not {cells[0], cells[-1]} <= {*found}:
@@ -121,7 +121,10 @@ def echo(step: Step, main: Step) -> slice | None:
 
 
 def copy(
-    found: AnyArray, array: AnyArray, axes: Sequence[Sequence[Step]], steps: tuple[Step, ...] = ()
+    found: AnyArray,
+    array: AnyArray,
+    axes: Sequence[Sequence[RunStep]],
+    steps: tuple[RunStep, ...] = (),
 ) -> None:
     """Copies cells along the last axes; what is there already is not read again from the array."""
     if len(steps) == len(axes):

@@ -13,7 +13,7 @@ from npucall.declare import Facts
 from npucall.declare.cuts import BLOCK, cut, shared_block
 from npucall.dtypes import AnyArray, Array
 from npucall.operators._interpolation import Weighted
-from npucall.operators._runs import Runs, Step, apart, cells_of, copy, runs_of, sliced, steps_of
+from npucall.operators._runs import Runs, RunStep, apart, cells_of, copy, runs_of, sliced, steps_of
 from npucall.tensors import Shape
 
 _TURNS = 8
@@ -37,7 +37,7 @@ class _Plan:
         self._has_empty = counts.min() == 0
         lengths = map(int, np.unique(counts[counts > 0]))
         self._groups = [_group(sums, counts, length, often=often) for length in lengths]
-        found: list[list[Step] | None] = [None]
+        found: list[list[RunStep] | None] = [None]
         if often and counts.max() <= _TURNS:
             found = [steps_of(rows, turns) for _, rows, _, turns in self._groups]
         steps = [step for each in found for step in each or ()] if None not in found else []
