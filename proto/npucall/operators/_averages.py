@@ -23,7 +23,7 @@ from npucall.declare import Facts
 from npucall.declare.cuts import BLOCK, cut, shared_block
 from npucall.dtypes import AnyArray, Array
 from npucall.operators._numerics import row_sums
-from npucall.operators._ranges import Ranges, Sums, all_summed, summing
+from npucall.operators._ranges import Ranges, RangeSums, all_summed, summing
 from npucall.operators._windows import Windows
 from npucall.tensors import Shape
 
@@ -203,7 +203,7 @@ class _Part(NamedTuple):
 
     cells: Sequence[slice]
     divisors: AnyArray | None
-    sums: Sequence[Sums]
+    sums: Sequence[RangeSums]
 
 
 def _parts(ranges: Sequence[Ranges], before: Axes | None = None) -> Sequence[_Part]:

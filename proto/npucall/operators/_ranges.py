@@ -34,7 +34,7 @@ class Ranges(NamedTuple):
         return Ranges(*(np.clip(ends - part.start, 0, count) for ends in self))
 
 
-class Sums(NamedTuple):
+class RangeSums(NamedTuple):
     """How sums over ranges of an axis are taken: range by range, or number by number."""
 
     places: int
@@ -47,14 +47,16 @@ class Sums(NamedTuple):
     """Where numbers are added, and which."""
 
 
-def summing(ranges: Ranges) -> Sums:
+def summing(ranges: Ranges) -> RangeSums:
     starts, stops = ranges
     count, longest = len(starts), int((stops - starts).max())
     if longest == 1 and (starts == starts[0]).all() and (stops == stops[0]).all():
-        return Sums(count, longest, slice(int(starts[0]), int(stops[0])), (), ())
+        return RangeSums(count, longest, slice(int(starts[0]), int(stops[0])), (), ())
     if longest > _LONG * count:
-        return Sums(count, longest, None, [slice(*each) for each in zip(*ranges, strict=True)], ())
-    return Sums(count, longest, None, (), [*steps_of(ranges)])
+        return RangeSums(
+            count, longest, None, [slice(*each) for each in zip(*ranges, strict=True)], ()
+        )
+    return RangeSums(count, longest, None, (), [*steps_of(ranges)])
 
 
 def steps_of(ranges: Ranges) -> Iterator[tuple[Any, Any]]:
@@ -71,7 +73,9 @@ def steps_of(ranges: Ranges) -> Iterator[tuple[Any, Any]]:
         yield _run(there), _run(starts[there] + step)
 
 
-def all_summed(block: AnyArray, sums: Sequence[Sums], place: AnyArray | None = None) -> AnyArray:
+def all_summed(
+    block: AnyArray, sums: Sequence[RangeSums], place: AnyArray | None = None
+) -> AnyArray:
     """Sums along one axis after the other: where they are more than the numbers the last one first.
 
     So most is done along whole rows.
@@ -88,7 +92,7 @@ def all_summed(block: AnyArray, sums: Sequence[Sums], place: AnyArray | None = N
     return _summed(block, last, axis, place.reshape(-1, *places))
 
 
-def _summed(block: AnyArray, sums: Sums, axis: int, place: AnyArray | None = None) -> AnyArray:
+def _summed(block: AnyArray, sums: RangeSums, axis: int, place: AnyArray | None = None) -> AnyArray:
     """Sums over ranges of an axis, which may be written to ``place``."""
     lead: tuple[Any, ...] = (slice(None),) * axis
     if sums.only is not None:
@@ -105,7 +109,9 @@ def _summed(block: AnyArray, sums: Sums, axis: int, place: AnyArray | None = Non
     return total
 
 
-def _begun(total: AnyArray, block: AnyArray, sums: Sums, axis: int) -> Sequence[tuple[Any, Any]]:
+def _begun(
+    total: AnyArray, block: AnyArray, sums: RangeSums, axis: int
+) -> Sequence[tuple[Any, Any]]:
     """The steps that are left once the first number of each range is there, or 0."""
     if sums.ranges:
         return ()
