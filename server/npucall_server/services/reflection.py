@@ -7,9 +7,10 @@ answers both versions; this module adds the description of v1 itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import product
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, text_format
+from google.protobuf import descriptor_pb2, descriptor_pool
 
 # A client that shows the details of an error asks for these files. Importing registers them.
 from google.rpc import error_details_pb2, status_pb2  # noqa: F401
@@ -64,7 +65,16 @@ def _v1() -> descriptor_pool.DescriptorPool:
     """A pool with only the file of v1: the file of v1alpha with other names."""
     alpha = descriptor_pb2.FileDescriptorProto()
     reflection_pb2.DESCRIPTOR.CopyToProto(alpha)
-    renamed = text_format.MessageToString(alpha).replace("v1alpha", "v1")
+    types = [field for message in alpha.message_type for field in message.field if field.type_name]
+    methods = [method for service in alpha.service for method in service.method]
+    for named, fields in (
+        ([alpha], ("name", "package")),
+        ([alpha.options], ("java_package", "go_package")),
+        (types, ("type_name",)),
+        (methods, ("input_type", "output_type")),
+    ):
+        for each, field in product(named, fields):
+            setattr(each, field, getattr(each, field).replace("v1alpha", "v1"))
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(text_format.Parse(renamed, descriptor_pb2.FileDescriptorProto()))
+    pool.Add(alpha)
     return pool
