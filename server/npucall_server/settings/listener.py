@@ -154,8 +154,10 @@ class ListenerSettings(
         """Arguments, environment, the file that one of these names, defaults of who starts it."""
         del dotenv_settings, file_secret_settings
         prefix = f"{settings_cls.model_config.get('env_prefix')}{variables.DEFAULT}"
-        defaults = EnvSettingsSource(settings_cls, env_prefix=prefix)
-        return init_settings, env_settings, _ConfigFile(settings_cls), defaults
+        sources = init_settings, env_settings, _ConfigFile(settings_cls)
+        if not any(name.upper().startswith(prefix) for name in os.environ):
+            return sources  # to look for each setting takes a millisecond
+        return *sources, EnvSettingsSource(settings_cls, env_prefix=prefix)
 
 
 def _names_a_file(settings_cls: type[BaseSettings], name: str, value: str) -> bool:
