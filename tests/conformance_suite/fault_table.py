@@ -182,8 +182,8 @@ CHECKS = (
 """Checks, products and what is empty."""
 
 SAYS = (
-    at(LOCAL, "Glu", "listing", "for operator in CATALOGUE]",
-       'for operator in CATALOGUE if operator.name != "aclnnGlu"]'),
+    at(LOCAL, "Glu", "listing", "tuple(CATALOGUE)",
+       'tuple(operator for operator in CATALOGUE if operator.name != "aclnnGlu")'),
     at(".wire.listing", "KlDiv", "listing",
        "in operator.parameters],", "in reversed(operator.parameters)],"),
     at(".wire.listing", "SmoothL1Loss", "listing",

@@ -14,6 +14,7 @@ from npucall import dtypes, products
 from npucall.declare.catalogue import Catalogue
 from npucall.declare.declaration import Operator
 from npucall.operators import CATALOGUE
+from npucall.wire.listing import listing
 from npucall_client.local import transport
 
 EVALUATE, RECIPES = ".compute.evaluate", ".compute.recipes"
@@ -50,6 +51,7 @@ def put(patch: pytest.MonkeyPatch, name: str, source: str) -> None:
     """This process has another text of a module until the patch is undone."""
     module = import_module(name)
     code = compile(source, str(module.__file__), "exec")
+    patch.setattr(transport, "listing", unwrap(listing))  # not the one made before
     if any(isinstance(value, Operator) for value in vars(module).values()):
         _declare_again(patch, module, code)
     else:

@@ -17,7 +17,7 @@ from npucall.products import DEFAULT_SOC, product_of
 from npucall.v1 import access_service_pb2 as access_pb
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.calls import PreparedCalls
-from npucall.wire.listing import describe
+from npucall.wire.listing import describe, listing
 from npucall.wire.messages import Response
 from npucall.wire.replies import (
     ServerIdentity,
@@ -101,8 +101,7 @@ class LocalTransport:
     def list_operators(self, asked: pb.ListOperatorsRequest) -> pb.ListOperatorsResponse:
         """Every declared operator."""
         del asked
-        every = [describe(operator, self._product) for operator in CATALOGUE]
-        return pb.ListOperatorsResponse(operators=every)
+        return pb.ListOperatorsResponse.FromString(listing(tuple(CATALOGUE), self._product))
 
     def get_operator(self, asked: pb.GetOperatorRequest) -> pb.GetOperatorResponse:
         """One declared operator."""

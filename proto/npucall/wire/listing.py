@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from npucall.declare.declaration import Operator
@@ -53,6 +54,19 @@ def describe(
         unavailable_because=unavailable_because,
         formats_by_rank=operator.formats_by_rank,
     )
+
+
+@lru_cache(maxsize=8)
+def listing(
+    operators: tuple[Operator[Any, Any], ...], product: Product, reasons: tuple[str, ...] = ()
+) -> bytes:
+    """The answer to ListOperators, made once, for anybody may ask for it again and again.
+
+    ``reasons``: why each of them is unavailable; if not given, all that the product has are there.
+    """
+    told = zip(operators, reasons or len(operators) * ("",), strict=True)
+    described = [describe(operator, product, reason) for operator, reason in told]
+    return pb.ListOperatorsResponse(operators=described).SerializeToString(deterministic=True)
 
 
 def declare(info: pb.OperatorInfo) -> Operator[Any, Any]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from functools import cached_property, lru_cache
+from functools import cached_property
 from hashlib import blake2b
 from importlib.metadata import version
 from typing import Any
 
 from npucall.declare import Operator
 from npucall.limits import FRAMES_PER_MESSAGE, MAX_NAME_BYTES, MAX_PROGRAM_STEPS, MAX_RANK
-from npucall.products import Product
 from npucall.texts import cut
 from npucall.v1 import operator_service_pb2 as pb
-from npucall.wire.listing import describe
+from npucall.wire.listing import describe, listing
 from npucall.wire.messages import check_overhead
 from npucall.wire.replies import ServerIdentity, encode_identity
 from npucall_server.access.callers import Caller
@@ -151,28 +150,12 @@ class OperatorService:
     @property
     def _listing(self) -> bytes:
         operators, device = tuple(self._device.catalogue), self._device
-        return _listing_of(
-            operators, device.product, tuple(map(device.unavailable_because, operators))
-        )
+        reasons = tuple(map(device.unavailable_because, operators))
+        return listing(operators, device.product, reasons)
 
     def _describe(self, operator: Operator[Any, Any]) -> pb.OperatorInfo:
         device = self._device
         return describe(operator, device.product, device.unavailable_because(operator))
-
-
-@lru_cache(maxsize=4)
-def _listing_of(
-    operators: tuple[Operator[Any, Any], ...], product: Product, reasons: tuple[str, ...]
-) -> bytes:
-    """The answer to ListOperators: anybody may ask for it, again and again.
-
-    ``reasons``: why each of them is unavailable.
-    """
-    described = [
-        describe(operator, product, reason)
-        for operator, reason in zip(operators, reasons, strict=True)
-    ]
-    return pb.ListOperatorsResponse(operators=described).SerializeToString(deterministic=True)
 
 
 _HEALTH = {
