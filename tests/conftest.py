@@ -173,9 +173,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     """With ``--dist loadfile`` the files of containers stay together too: they share one podman."""
     if config.getoption("dist") != "loadfile":
         return None
-    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
+    from xdist.scheduler import LoadFileScheduling
 
-    class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+    class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
             return file.rpartition("/")[0] if "/containers/" in file else file

@@ -64,7 +64,7 @@ def working_memory(target: str, operator: str, share: int, count: int = 4) -> At
 
     On streams, where an answer may be as long as memory allows; none is read.
     """
-    parts = message(requests.begun(1, requests.WORKING_MEMORY[operator](share)))  # type: ignore[no-untyped-call]
+    parts = message(requests.begun(1, requests.WORKING_MEMORY[operator](share)))
     return calls(
         target, [("ExecuteStream", *parts)] * count, seconds=LONG, until=answered,
         connections=count, window=0, end=False,
@@ -88,7 +88,7 @@ def padding(target: str, count: int, size: int) -> Attack:
     """Calls behind unknown fields, more of them than are computed in a second."""
     parts = requests.padded(size)
     wanted = [("Execute", bytes(1) + sum(map(len, parts)).to_bytes(4), *parts)] * count
-    return calls(target, wanted, seconds=40, until=over, connections=4)  # type: ignore[arg-type]
+    return calls(target, wanted, seconds=40, until=over, connections=4)
 
 
 def small_fields(target: str, kind: str, size: int, count: int = 4) -> Attack:

@@ -138,7 +138,7 @@ class Connection:
             fields = dict(self._decoder.decode(payload))
             self.received[stream] += 0
             if flags & _END_STREAM:
-                self._end(stream, fields.get("grpc-status") or f"HTTP {fields.get(':status')}")  # type: ignore[call-overload]
+                self._end(stream, fields.get("grpc-status") or f"HTTP {fields.get(':status')}")
         elif kind == _RESET:
             self._end(stream, f"reset {int.from_bytes(payload)}")
         elif kind == _SETTINGS and not flags & _ACK:

@@ -60,7 +60,7 @@ def test_an_argument_comes_before_the_environment_and_that_before_the_default(
         ({"stream_from": -1}, SettingError, r"stream_from.*NPUCALL_STREAM_FROM"),
         ({"token": ["secret"]}, SettingError, "token"),
         *(
-            ({"target": target, **wish}, ValueError, f"{name}: expected none with target {target}")  # type: ignore[dict-item]
+            ({"target": target, **wish}, ValueError, f"{name}: expected none with target {target}")
             for target in ("local:", "127.0.0.1:1")
             for name, wish in {
                 "product": {"product": "Ascend910B"}, "labels": {"labels": {"rack": "3"}}
@@ -164,8 +164,8 @@ def test_no_wait_at_all_is_one_that_a_reservation_takes() -> None:
 
 
 def test_numbers_of_numpy_are_timeouts_too() -> None:
-    with npucall_client.connect("local:", timeout=np.float32(3)) as client:  # type: ignore[arg-type]
-        client.options(timeout=np.int64(2)).run(kl_div_backward, ONES, self=ONES, target=ONES)  # type: ignore[arg-type]
+    with npucall_client.connect("local:", timeout=np.float32(3)) as client:
+        client.options(timeout=np.int64(2)).run(kl_div_backward, ONES, self=ONES, target=ONES)
 
 
 # Environment variables that are none.
@@ -202,4 +202,4 @@ def test_what_is_printed_of_settings_has_no_secret() -> None:
         "token": "s3cret-1", "token_url_bearer": "s3cret-2", "reservation": "s3cret-3",
         "proxy": "http://me:s3cret-4@proxy.lab:1",
     }  # fmt: skip
-    assert "s3cret" not in repr(ClientSettings(**secrets))  # type: ignore[arg-type]
+    assert "s3cret" not in repr(ClientSettings(**secrets))

@@ -50,7 +50,7 @@ class Altered(LocalTransport):
 
     async def execute(self, request: Request) -> Response:
         response = await super().execute(request)
-        storages = [bytearray(storage) for storage in response.storage]  # type: ignore[arg-type]
+        storages = [bytearray(storage) for storage in response.storage]
         for storage in storages:
             self._change(storage)
         return Response(response.reply, response.timings, [memoryview(each) for each in storages])

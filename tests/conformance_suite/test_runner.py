@@ -50,7 +50,7 @@ def test_bytes_that_the_answer_does_not_announce_are_an_error_of_the_server(leng
 def test_a_spec_that_lies_is_an_error_of_the_server(
     lie: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = wire.decode_reply  # type: ignore[attr-defined]
+    right = wire.decode_reply
 
     def lying(data: Any) -> Reply:
         reply = right(data)

@@ -71,7 +71,7 @@ class Caller:
     """Calls with the class that grpcio-tools made."""
 
     def __init__(self, channel: grpc.Channel) -> None:
-        self.stub: Any = operator_service_pb2_grpc.OperatorServiceStub(channel)  # type: ignore[no-untyped-call]
+        self.stub: Any = operator_service_pb2_grpc.OperatorServiceStub(channel)
 
     def execute(self, asked: pb.ExecuteRequest, *metadata: tuple[str, str]) -> pb.ExecuteResponse:
         answer: pb.ExecuteResponse = self.stub.Execute(

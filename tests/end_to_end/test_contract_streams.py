@@ -195,7 +195,7 @@ HANDLE, KEPT = b"h" * 16, b"k" * 16
 @pytest.fixture
 def session(channel: grpc.Channel) -> Iterator[tuple[Any, list[tuple[str, str]]]]:
     """A stub of sessions, and the metadata of one whose HANDLE holds PAIR."""
-    stub: Any = session_service_pb2_grpc.SessionServiceStub(channel)  # type: ignore[no-untyped-call]
+    stub: Any = session_service_pb2_grpc.SessionServiceStub(channel)
     opened = stub.OpenSession(session_service_pb2.OpenSessionRequest(), timeout=wire.PATIENCE)
     metadata = [("npucall-session", opened.session)]
     entry = session_service_pb2.UploadEntry(handle=HANDLE, length=len(PAIR))

@@ -99,13 +99,13 @@ def memory_of(case: Case) -> dict[str, AnyArray]:
 
 def run(client: Client, case: Case, **outputs: AnyArray) -> Arrays:
     calling = client.options(outputs={**memory_of(case), **outputs})
-    return calling.execute(case.operator, **case.inputs, **case.attributes).outputs  # type: ignore[call-overload]
+    return calling.execute(case.operator, **case.inputs, **case.attributes).outputs
 
 
 def submitted(client: Client, case: Case, **outputs: AnyArray) -> Arrays:
     outputs = {**memory_of(case), **outputs}
     with client.pipeline() as pipeline:
-        call = pipeline.submit(case.operator, outputs=outputs, **case.inputs, **case.attributes)  # type: ignore[call-overload]
+        call = pipeline.submit(case.operator, outputs=outputs, **case.inputs, **case.attributes)
         return call.answer(wire.PATIENCE).outputs
 
 
@@ -156,7 +156,7 @@ def in_place_by_pipeline(client: Client, case: Case, like: Arrays) -> Arrays:
 def in_a_session(client: Client, case: Case, _: Arrays) -> Arrays:
     with client.session() as session:
         held = {name: session.put(array) for name, array in case.inputs.items()}
-        value = session.run(case.operator, **held, **case.attributes, outputs=memory_of(case))  # type: ignore[call-overload]
+        value = session.run(case.operator, **held, **case.attributes, outputs=memory_of(case))
         return arrays_of(case, value)
 
 
@@ -195,7 +195,7 @@ def over_forgotten_memory(clients: Clients, case: Case, like: Arrays) -> Arrays:
     """To the server that is called the id of the memory means nothing; its client trusts in it."""
     owner, other = clients.of("owner"), npucall_client.connect(clients.targets["other"])
     with owner.shared(ROOM) as memory, other, warnings.catch_warnings():
-        other._transport.link.memories.regions = owner._transport.link.memories.regions  # type: ignore[attr-defined]
+        other._transport.link.memories.regions = owner._transport.link.memories.regions
         warnings.simplefilter("ignore", RuntimeWarning)
         outputs = run(other, in_memory(memory, case), **full(memory, like))
         assert memory.shared == (not any(array.size for array in case.inputs.values()))

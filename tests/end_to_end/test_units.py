@@ -135,7 +135,7 @@ def test_an_instance_serves_its_device_with_cann_s_variables_where_it_is_told(
         with monkeypatch.context() as patch:
             for name, value in {**given, "NPUCALL_DEFAULT_LISTEN": listen}.items():
                 patch.setenv(name, value)
-            assert ServerSettings(insecure_bind=True).listen == address  # type: ignore[call-arg]
+            assert ServerSettings(insecure_bind=True).listen == address
 
 
 def test_instances_of_a_host_are_told_one_directory_and_listen_by_one_name(started: Any) -> None:

@@ -151,7 +151,7 @@ def test_the_accounts_of_several_servers_are_added_up() -> None:
     def answer(since: float, calls: int, **refusals: int) -> pb.GetUsageResponse:
         amounts = {"calls": calls, "request_bytes": 10, "response_bytes": 20, "device_seconds": 0.5}
         lines = [
-            pb.UsageLine(tenant="a", caller="x", operator=L1, refusals=refusals, **amounts),  # type: ignore[arg-type]
+            pb.UsageLine(tenant="a", caller="x", operator=L1, refusals=refusals, **amounts),
             pb.UsageLine(tenant="a", caller=f"of {calls}", operator=L1, calls=calls),
         ]
         return pb.GetUsageResponse(since=since, lines=lines)
@@ -184,7 +184,7 @@ def test_usage_prints_a_table_or_json(target: str, capsys: Printed) -> None:
     assert "127.0.0.1" not in summed
     for wrong in {"since": "2027"}, {"since": "2999-01-01"}, {"since": "2026-01-01", "last": "1h"}:
         with pytest.raises(ValueError, match=r"^since: expected"):
-            usage.usage([target], **wrong)  # type: ignore[arg-type]
+            usage.usage([target], **wrong)
     with pytest.raises(ValueError, match=r"^by: expected tenant, caller, operator, found user"):
         usage.usage([target], by=["user"])
     usage.usage([target], "0", as_json=True)
@@ -219,9 +219,9 @@ def test_top_prints_servers_once_and_goes_on_where_one_does_not_answer(
 
 def test_top_shows_an_npu_and_who_has_reserved_it() -> None:
     info = operator_service_pb2.GetServerInfoResponse(
-        server={"device": "cann:0", "soc": "Ascend910B1"},  # type: ignore[arg-type]
+        server={"device": "cann:0", "soc": "Ascend910B1"},
         uptime_seconds=3700,
-        device={  # type: ignore[arg-type]
+        device={
             "memory_total_bytes": 2**36,
             "memory_free_bytes": 2**35,
             "health": operator_service_pb2.DEVICE_HEALTH_ABNORMAL,
@@ -233,7 +233,7 @@ def test_top_shows_an_npu_and_who_has_reserved_it() -> None:
         waiting=2,
         lanes=2,
         device_seconds=60,
-        reservation={"holder": {"tenant": "vision", "name": "ann"}, "ends_seconds": 90},  # type: ignore[arg-type]
+        reservation={"holder": {"tenant": "vision", "name": "ann"}, "ends_seconds": 90},
     )
     lines = [top._heading("", top.Seen(info, activity)), *top._facts(top.Seen(info, activity))]
     assert lines == [

@@ -39,7 +39,7 @@ def test_outputs_of_the_z_loss_are_zeros_of_any_shape() -> None:
     run(cross_entropy_loss, logits(), on=LOCAL.options(outputs=outputs))
     assert not any(array.any() for array in outputs.values())
     empty = {"input": np.zeros((0, 3), np.float32), "target": np.zeros(0, np.int64)}
-    outputs = {n: np.full(2, 7, np.float32) for n in outputs}  # type: ignore[misc]
+    outputs = {n: np.full(2, 7, np.float32) for n in outputs}
     loss, *_ = run(cross_entropy_loss, empty, on=LOCAL.options(outputs=outputs))
     assert np.isnan(loss)
     assert not any(array.any() for array in outputs.values())

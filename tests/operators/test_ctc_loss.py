@@ -68,7 +68,7 @@ def test_in_float64_loss_and_gradient_one_behind_the_other_are_autograds(blank: 
         loss, alpha = compute(ctc_loss, **arguments)
         g = np.random.default_rng(1).uniform(-2, 2, len(counts))
         tail = {"neg_log_likelihood": loss, "log_alpha": alpha, "zero_infinity": zero_infinity}
-        found = compute(ctc_loss_backward, g, **arguments, **tail)  # type: ignore[arg-type]
+        found = compute(ctc_loss_backward, g, **arguments, **tail)
         leaf = torch.tensor(arguments["log_probs"], requires_grad=True)
         given = leaf, torch.tensor(arguments["targets"]), *map(torch.tensor, (steps, counts))
         options = {"reduction": "none", "blank": blank, "zero_infinity": zero_infinity}
@@ -223,4 +223,4 @@ def test_short_floats_have_limits_on_atlas_a2_and_a3(
     expected = None if passes else (DTypeError, PARAM_INVALID, ("log_probs",))
     for operator, tensors in shapes.items():
         changes = {name: {"dtype": kind, "shape": shape} for name, shape in tensors.items()}
-        assert refusal(operator, {**changes, **more}, product) == expected, operator  # type: ignore[arg-type]
+        assert refusal(operator, {**changes, **more}, product) == expected, operator

@@ -108,7 +108,7 @@ def test_results_are_rounded_to_their_own_dtype_and_then_cast_to_that_of_the_out
             continue  # its formula gives the dtype of the output
         if spec.dtype is not plain.kernel_dtype:  # what is computed in another is rounded once
             with suppress(NpucallError):
-                own = {name: TensorSpec(plain.kernel_dtype, spec.shape)}  # type: ignore[arg-type]
+                own = {name: TensorSpec(plain.kernel_dtype, spec.shape)}
                 plain = prepared(table.operator, tensors, attributes, **own)
         expected = evaluated(plain, tensors)[name]
         for dtype in (FLOAT, BF16, DOUBLE, COMPLEX64):

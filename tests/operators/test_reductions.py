@@ -43,9 +43,9 @@ def average(array: Any, dim: Any = (), kind: Any = None) -> Any:
 
 def test_sums_and_means_are_taken_of_all_in_float_unless_it_is_told() -> None:
     found = LOCAL.run(reduce_sum, np.arange(6).reshape(2, 3))
-    assert (found.dtype, found.shape, found.item()) == (np.float32, (), 15)  # type: ignore[comparison-overlap]
+    assert (found.dtype, found.shape, found.item()) == (np.float32, (), 15)
     found = LOCAL.run(mean, np.arange(6).reshape(2, 3))
-    assert (found.dtype, found.shape, found.item()) == (np.float32, (), 2.5)  # type: ignore[comparison-overlap]
+    assert (found.dtype, found.shape, found.item()) == (np.float32, (), 2.5)
 
 
 def test_sums_of_integers_wrap_around_and_lose_nothing() -> None:
@@ -189,7 +189,7 @@ def test_special_numbers_stay_in_their_rows_and_columns() -> None:
 def kernel(kind: int, soc: str, dtype: Any = FLOAT) -> Any:
     arrays = [np.ones(shape, dtype.numpy) for shape in ((2, 3), (3, 4))]
     with npucall_client.connect("local:", soc=soc) as client:
-        return client.plan(matmul, *arrays, kind).kernel_dtype  # type: ignore[call-overload]
+        return client.plan(matmul, *arrays, kind).kernel_dtype
 
 
 def test_a_lower_precision_rounds_float_to_float16_where_the_product_has_no_other() -> None:

@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from .headers import FIXED, write_headers  # type: ignore[attr-defined]  # beside a folder
+from .headers import FIXED, write_headers  # beside a folder
 from .prototypes import Prototype
 from .tree import IN_THE_PACKAGE, MACHINE, Generation
 

@@ -232,11 +232,11 @@ def issuer() -> Iterator[Any]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            issuer.asked_with.append(self.headers.get("Authorization", ""))  # type: ignore[attr-defined]
-            status, body = issuer.answers.pop(0)  # type: ignore[attr-defined]
+            issuer.asked_with.append(self.headers.get("Authorization", ""))
+            status, body = issuer.answers.pop(0)
             self.send_response(status)
             if status == 302:
-                self.send_header("Location", f"{issuer.url}&again")  # type: ignore[attr-defined]
+                self.send_header("Location", f"{issuer.url}&again")
             self.end_headers()
             self.wfile.write(body)
 

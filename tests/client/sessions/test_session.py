@@ -178,7 +178,7 @@ def test_a_closed_session_says_so_and_a_client_closes_its_sessions(connected: Cl
     with npucall_client.connect(connected._settings.target) as client:
         another = client.session()
         remote = another.put(X)
-    for use in remote.numpy, lambda: another.put(X), client.session:  # type: ignore[assignment]
+    for use in remote.numpy, lambda: another.put(X), client.session:
         with pytest.raises(errors.CancelledError):
             use()
 

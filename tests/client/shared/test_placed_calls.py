@@ -59,7 +59,7 @@ def placed(
 ) -> tuple[set[str], set[str]]:
     """The storages and the outputs of a call that stay in open memory."""
     request = prototypes.bound(called, outputs, keep_layout=keep_layout, **inputs)
-    client._transport.link.place(request)  # type: ignore[attr-defined]
+    client._transport.link.place(request)
     if request.placement is None:
         return set(), set()
     return set(request.placement.storage), set(request.placement.outputs)

@@ -23,10 +23,10 @@ from npucall_server.settings.server import ServerSettings
 from npucall_server.settings.tenants import Tenant, Tenants
 from npucall_server.telemetry.log import Log
 
-VISION = Tenant(  # type: ignore[call-arg]
+VISION = Tenant(
     users=(1000, "alice"), certificates=("*.vision.lab", "bob@lab"), claims=("repo:vision/*",)
 )
-SPEECH = Tenant(claims=("repo:*/shared:main", "exact[1]?"))  # type: ignore[call-arg]
+SPEECH = Tenant(claims=("repo:*/shared:main", "exact[1]?"))
 BOTH = Tenants({"vision": VISION, "speech": SPEECH})
 
 
@@ -119,7 +119,7 @@ def test_each_way_to_know_callers_suffices(subtests: pytest.Subtests) -> None:
     for way in ways:
         with subtests.test(**way):
             assert ServerSettings(**{"tenants": {"a": {}}, **way}).knows_callers
-    assert not ServerSettings().knows_callers  # type: ignore[call-arg]
+    assert not ServerSettings().knows_callers
 
 
 def test_check_shows_what_each_tenant_may_do_and_warns_of_what_cannot_work(

@@ -211,8 +211,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> tuple[TenantsGuard, lis
     with issuers.Issuer() as issuer:
         for name, algorithm in ("two", "PS256"), ("three", "ES256"), ("four", "EdDSA"):
             issuer.add(name, algorithm)
-        settings = ServerSettings(  # type: ignore[call-arg]
-            tenants={"vision": Tenant(claims=("*",), users=(US,))},  # type: ignore[call-arg]
+        settings = ServerSettings(
+            tenants={"vision": Tenant(claims=("*",), users=(US,))},
             oidc_issuer="https://ci.example",
             oidc_audience=issuers.AUDIENCE,
             oidc_keys=str(issuers.write_keys(issuer, folder / "keys")),
@@ -304,13 +304,13 @@ def test_no_more_is_kept_than_there_is_room_for(
 def test_whom_a_certificate_names_is_found_once_until_something_changes_or_it_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tenants = Tenants({"vision": Tenant(certificates=("*.vision.lab",))})  # type: ignore[call-arg]
-    certificate: Any = SimpleNamespace(of=lambda *_: shown)  # type: ignore[has-type]
+    tenants = Tenants({"vision": Tenant(certificates=("*.vision.lab",))})
+    certificate: Any = SimpleNamespace(of=lambda *_: shown)
     shown = Certificate(("erin.vision.lab",), time.time() + 100)
     guard, connection = TenantsGuard(tenants, certificates=certificate), cast("Any", None)
     first = guard.identify("peer", {}, connection)
     assert guard.identify("another", {}, connection) is first
-    tenants.replace({"speech": Tenant(certificates=("erin.*",))})  # type: ignore[call-arg]
+    tenants.replace({"speech": Tenant(certificates=("erin.*",))})
     guard.forget()
     assert guard.identify("peer", {}, connection).tenant == "speech"
     later = time.time() + 200
@@ -333,7 +333,7 @@ def test_whom_a_certificate_names_is_found_once_until_something_changes_or_it_en
 def test_a_pattern_of_host_names_matches_nothing_else(
     pattern: str, name: str, belongs: bool
 ) -> None:
-    tenants = Tenants({"vision": Tenant(certificates=(pattern,))})  # type: ignore[call-arg]
+    tenants = Tenants({"vision": Tenant(certificates=(pattern,))})
     if belongs:
         assert belonging.of_certificate(tenants, [name]) == ("vision", name)
         return

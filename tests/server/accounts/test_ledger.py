@@ -41,7 +41,7 @@ def test_who_holds_more_than_half_gives_way_the_newest_first() -> None:
         entry: Entry = subject.take(
             holder("hog"),
             2,
-            lambda: (ended.append(number), entry.give_back()),  # type: ignore[func-returns-value]
+            lambda: (ended.append(number), entry.give_back()),
         )
         return entry
 
@@ -166,7 +166,7 @@ class TenantFullError(Exception):
 
 def by_tenant(**limits: int) -> tuple[Ledger, Tenants]:
     """Ten for all, and ``streams`` for tenants with such a limit."""
-    tenants = Tenants({name: Tenant(streams=limit) for name, limit in limits.items()})  # type: ignore[call-arg]
+    tenants = Tenants({name: Tenant(streams=limit) for name, limit in limits.items()})
     quota = Quota(tenants, "streams", TenantFullError)  # type: ignore[arg-type]
     return Ledger(10, FullError, quota), tenants  # type: ignore[arg-type]
 
@@ -190,9 +190,9 @@ def test_a_tenant_holds_what_all_of_its_callers_hold_and_no_more_than_its_limit(
 def test_a_limit_of_a_tenant_is_the_one_that_is_set_now() -> None:
     subject, tenants = by_tenant(lab=1)
     subject.take(who("lab/a"), 1)
-    tenants.replace({"lab": Tenant(streams=2)})  # type: ignore[call-arg]
+    tenants.replace({"lab": Tenant(streams=2)})
     subject.take(who("lab/a"), 1)
-    tenants.replace({"lab": Tenant(streams=1)})  # type: ignore[call-arg]
+    tenants.replace({"lab": Tenant(streams=1)})
     with pytest.raises(TenantFullError):
         subject.take(who("lab/a"), 0)
     tenants.replace({})
@@ -210,7 +210,7 @@ def test_who_waits_gets_no_more_than_its_tenant_may_have_by_then(
     with ThreadPoolExecutor(1) as pool:
         asking = pool.submit(subject.take, who("lab/a"), 3)
         assert asked.wait(PATIENCE)
-        tenants.replace({"lab": Tenant(streams=2)})  # type: ignore[call-arg]
+        tenants.replace({"lab": Tenant(streams=2)})
         subject.take(who("lab/b"), 1).give_back()  # it finds the new limit
         hog.pop().give_back()
         assert subject.owners == {"hog/a": 6}
@@ -266,7 +266,7 @@ def test_names_and_connections_give_nobody_more(held: list[str], asks: str, ende
     for name in held:
         caller = FakeCaller(who=name, peer="first")
         entry = subject.take(caller, 2)
-        entry.yields = lambda entry=entry: (ends.append(entry.owner), entry.give_back())  # type: ignore[func-returns-value, misc]
+        entry.yields = lambda entry=entry: (ends.append(entry.owner), entry.give_back())
     other = FakeCaller(who=asks, peer="second")
     if not ended and held.count(asks) < 3:
         with pytest.raises(FullError):
@@ -301,7 +301,7 @@ def test_what_is_idle_ends_for_its_owner_with_most_first(monkeypatch: pytest.Mon
     subject, ended = of(4), []
     for name, since in ("a", 1.0), ("b", 3.0), ("b", 2.0), ("c", 0.0):
         entry = subject.take(holder(name), 1)
-        entry.yields = lambda e=entry, s=since: (ended.append((e.owner, s)), e.give_back())  # type: ignore[func-returns-value, misc]
+        entry.yields = lambda e=entry, s=since: (ended.append((e.owner, s)), e.give_back())
         entry.idle_since = since
     subject.take(holder("d"), 2)
     assert ended == [("b", 2.0), ("b", 3.0)]
@@ -312,7 +312,7 @@ def test_what_is_spare_is_taken_at_once_or_not_at_all_and_ends_for_anybody() -> 
     subject.take(holder("a"), 4)
     ended: list[int] = []
     assert subject.hold_spare("spare", 7, lambda: ended.append(7)) is None
-    spare = subject.hold_spare("spare", 6, lambda: (ended.append(6), spare and spare.give_back()))  # type: ignore[func-returns-value]
+    spare = subject.hold_spare("spare", 6, lambda: (ended.append(6), spare and spare.give_back()))
     assert spare is not None
     subject.take(holder("b"), 2)
     assert ended == [6]
@@ -416,7 +416,7 @@ def test_a_large_call_has_kept_memory_given_back_where_it_would_be_too_much(
 
 def test_what_no_call_explains_counts_against_the_calls_that_come_next() -> None:
     """Usual are half of the limit and 128 MiB; what is freed in time does not count."""
-    ledger, resident = Ledger(1000 * MIB, FullError), [100 * MIB]  # type: ignore[arg-type]
+    ledger, resident = Ledger(1000 * MIB, FullError), [100 * MIB]
     given: list[int] = []
     stray = StrayMemory(ledger, lambda: given.append(resident[0]), lambda: resident[0])
     call = ledger.take(holder("caller"), 200 * MIB)

@@ -127,7 +127,7 @@ def test_bytes_for_a_call_that_has_all_of_them_are_passed_over(answered: bool) -
 def test_a_cancel_ends_a_call_that_runs() -> None:
     with serving(BlockingDevice(checks=True)) as served, stream(served) as peer:
         peer.begin(1)
-        until(lambda: served.device.running == 1, "it runs")  # type: ignore[union-attr]
+        until(lambda: served.device.running == 1, "it runs")
         peer.cancel(1)
         assert peer.reason(1) == "CANCELLED"
         until(served.is_idle, "its room is free")

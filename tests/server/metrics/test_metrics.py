@@ -50,7 +50,7 @@ def call(
 ) -> Record:
     return Record(
         method, "a name", "a peer", tenant, "ann", operator, request_bytes=100, response_bytes=40,
-        reason=reason, carrier=carrier, **ns,  # type: ignore[arg-type]
+        reason=reason, carrier=carrier, **ns,
     )  # fmt: skip
 
 
@@ -184,7 +184,7 @@ def test_gauges_have_what_callers_left_on_the_server() -> None:
 
 
 class _TellingDevice(FakeDevice):
-    def facts(self) -> DeviceFacts:  # type: ignore[override]
+    def facts(self) -> DeviceFacts:
         return DeviceFacts(
             memory_total_bytes=100, memory_free_bytes=40, cube_percent=75, healthy=False
         )
@@ -200,7 +200,7 @@ def test_gauges_have_what_a_device_tells_and_nothing_else() -> None:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Served]:
-    cpu = open_device(ServerSettings(), print)  # type: ignore[call-arg]
+    cpu = open_device(ServerSettings(), print)
     with serving(cpu, metrics_listen="127.0.0.1:0") as server:
         with npucall_client.connect(server.target) as client:
             for _ in range(3):
@@ -298,4 +298,4 @@ def test_metrics_that_everybody_can_reach_are_a_warning() -> None:
 def test_an_address_of_another_kind_is_refused() -> None:
     for address in "9090", "unix:/run/metrics", "127.0.0.1:65536", ":9090":
         with pytest.raises(ValidationError, match="expected HOST:PORT"):
-            ServerSettings(metrics_listen=address)  # type: ignore[call-arg]
+            ServerSettings(metrics_listen=address)

@@ -68,7 +68,7 @@ def test_who_joins_what_turns_out_to_be_something_else_is_told_so(session: OpenS
     filling.succeed(ONE)
     for wait in (lambda: call.wait(FakeCaller()), lambda: upload.wait(FakeCaller(), TWO)):
         with pytest.raises(HandleExistsError):
-            wait()  # type: ignore[no-untyped-call]
+            wait()
     upload.wait(FakeCaller(), ONE)
 
 

@@ -127,7 +127,7 @@ def test_ids_and_owners_are_compared_in_constant_time(
 ) -> None:
     session = server.open("vision/ann")
     compared: list[int] = []
-    real = module.compare_digest  # type: ignore[attr-defined]
+    real = module.compare_digest
 
     def counted(a: bytes, b: bytes) -> bool:
         compared.append(len(a))
@@ -358,7 +358,7 @@ def test_a_tenant_has_so_many_sessions() -> None:
 @pytest.mark.parametrize("name", SessionLimits._fields)
 def test_a_limit_of_nothing_turns_sessions_off(name: str) -> None:
     with pytest.raises(HandleMemoryError, match=f"{name} is 0"):
-        Offline(**{name: 0}).open()  # type: ignore[arg-type]
+        Offline(**{name: 0}).open()
 
 
 @pytest.mark.parametrize(
@@ -372,6 +372,6 @@ def test_a_limit_of_nothing_turns_sessions_off(name: str) -> None:
 def test_what_settings_leave_out_follows_from_the_device(
     own: int, given: dict[str, Any], expected: int
 ) -> None:
-    settings = ServerSettings(memory_limit=1000, **given)  # type: ignore[arg-type]
+    settings = ServerSettings(memory_limit=1000, **given)
     device: Any = FakeDevice(own_memory=own)
     assert SessionLimits.of(settings, device).handle_memory == expected

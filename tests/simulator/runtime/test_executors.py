@@ -34,7 +34,7 @@ def deterministic(cann: Cann) -> None:
 
 
 def another_thread(cann: Cann) -> None:
-    in_thread(lambda: (cann.ok(cann.aclrtSetDevice(0)), cann.relu_once()))  # type: ignore[func-returns-value]
+    in_thread(lambda: (cann.ok(cann.aclrtSetDevice(0)), cann.relu_once()))
 
 
 @pytest.mark.parametrize(

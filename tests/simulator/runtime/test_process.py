@@ -95,7 +95,7 @@ def test_a_thread_takes_the_context_that_it_is_given_until_that_is_released(cann
     assert in_thread(run) == 0
     context = cann.made("aclrtGetCurrentContext")
 
-    def run() -> None:  # type: ignore[no-redef]
+    def run() -> None:
         cann.aclrtSetCurrentContext(context)
         in_thread(lambda: cann.aclrtResetDevice(0))
         cann.aclrtSynchronizeStream(None)
@@ -124,7 +124,7 @@ def test_the_error_text_and_the_last_error_are_the_newest_until_they_are_read(ca
     assert first == "EE1001: [aclrtSetDevice] device 7 does not exist; there are 2"
     assert cann.aclGetRecentErrMsg() is None
     function = cann.libraries[0]["aclGetRecentErrMsg"]
-    raw = ctypes.CFUNCTYPE(ctypes.c_void_p)(ctypes.cast(function, ctypes.c_void_p).value)  # type: ignore[arg-type]
+    raw = ctypes.CFUNCTYPE(ctypes.c_void_p)(ctypes.cast(function, ctypes.c_void_p).value)
     cann.aclrtSetDevice(7)
     kept = raw()
     before = ctypes.string_at(kept)

@@ -253,7 +253,7 @@ def test_a_peer_that_sends_slowly_is_waited_for(tmp_path: Path) -> None:
         (connection,) = served.parts.methods.frames._connections
         for start in range(MIB, len(whole), MIB):
             peer.socket.sendall(whole[start : start + MIB])
-            until(lambda start=start: connection.bytes_moved() > start, "it came")  # type: ignore[misc]
+            until(lambda start=start: connection.bytes_moved() > start, "it came")
             served.clock.advance(9.0)
             served.look()
         while (frame := peer.receive()).kind == ALIVE:
@@ -293,7 +293,7 @@ def test_a_connection_without_calls_ends_after_minutes(
         served.look()
         assert connections(served) == 1
         monkeypatch.setattr(frame_service, "IDLE_SECONDS", -1.0)
-        until(lambda: served.look() or not connections(served), "it is closed")  # type: ignore[func-returns-value]
+        until(lambda: served.look() or not connections(served), "it is closed")
         assert peer.is_closed()
 
 

@@ -71,8 +71,8 @@ def test_wrong_numbers_are_faults_that_say_which(
         wrong = call.operator.name == TRIED
         return [bytes(len(right[0])), *right[1:]] if wrong else right
 
-    evaluate = bench.evaluate.run  # type: ignore[attr-defined]
-    monkeypatch.setattr(bench.evaluate, "run", rather)  # type: ignore[attr-defined]
+    evaluate = bench.evaluate.run
+    monkeypatch.setattr(bench.evaluate, "run", rather)
     found = faults(examined(trial._runs, trial._again))
     assert found
     assert [w for w in found if TRIED not in w or " are wrong: expected " not in w] == []

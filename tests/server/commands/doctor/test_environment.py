@@ -67,7 +67,7 @@ def test_a_variable_that_is_wrong_is_named(host: Host) -> None:
     places = {"home": host.home, "root": host.root, "path": path}
     wrong: list[object] = []
     for number, changes, verdict, found, advice in WRONG:
-        given = {name: value and value.format(**places) for name, value in changes.items()}  # type: ignore[attr-defined]
+        given = {name: value and value.format(**places) for name, value in changes.items()}
         findings = [f for f in check(host, number, **given) if f.verdict is verdict]
         fits = [f.found for f in findings] == [found.format(**places)]
         fits &= advice.format(**places) in todo(findings)
