@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from npucall.dtypes import DType
@@ -178,8 +179,12 @@ def parameter_of(
 
 def c_name(parameter: Parameter) -> str:
     """Its name in C: the one declared, else grad_output becomes gradOutput."""
-    spelled = re.sub(r"_(\w)", lambda match: match[1].upper(), parameter.name)
-    return parameter.c_name or spelled
+    return parameter.c_name or _spelled(parameter.name)
+
+
+@lru_cache(maxsize=1024)
+def _spelled(name: str) -> str:
+    return re.sub(r"_(\w)", lambda match: match[1].upper(), name)
 
 
 def _tensor_type(*, const: bool, many: bool) -> str:
