@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import gradient_pages
@@ -10,14 +11,13 @@ import numpy as np
 import page_parts
 
 from npucall.compute.evaluate import compute
-from npucall.declare.call import Call, element, tensors_of
+from npucall.declare.call import element
 from npucall.declare.declaration import Area
 from npucall.declare.parameters import Attribute, Input, c_name
-from npucall.declare.prepare import prepare
+from npucall.declare.samples import sample
 from npucall.dtypes import FLOAT
 from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
-from npucall.tensors import TensorSpec
 from npucall_conformance.cases.case import Maker
 from npucall_conformance.cases.made_call import call_of, in_lists
 from npucall_conformance.statements import statements
@@ -207,24 +207,23 @@ def _products(operator: Operator[Any, Any]) -> str:
 
 
 def _kernel_dtypes(operator: Operator[Any, Any]) -> str:
-    """Which kernel dtype the inputs' dtypes give: asked of the operator, on its first product."""
+    """Which kernel dtype the inputs' dtypes give: asked of the operator, on its first product.
+
+    It is asked by its sample, whose indices and labels keep their own dtypes.
+    """
     product = next(iter(operator.products))
     dtypes = operator.dtypes_on(product)
-    alike = {f"all {dtype}": [dtype] * len(operator.inputs) for dtype in dtypes}
-    mixed = {
-        f"{other} and {dtypes[0]}": [dtypes[0], other, *dtypes[:1] * len(operator.inputs)]
-        for other in dtypes[1:2]
-    }
+    asked: list[tuple[str, DType, dict[str, Any]]] = [(f"all {each}", each, {}) for each in dtypes]
+    of_one = [p.name for p in operator.inputs if p.name not in operator.sample.dtypes][1:2]
+    for name, other in zip(of_one, dtypes[1:2], strict=False):
+        spec = sample(operator, product, CATALOGUE, dtypes[0]).inputs.get(name)
+        if spec is not None:
+            given = {name: replace(spec, dtype=other)}
+            asked.append((f"{other} and {dtypes[0]}", dtypes[0], given))
     said = []
-    for words, chosen in (alike | mixed).items():
-        specs = {
-            parameter.name: (spec,) if parameter.many else spec
-            for parameter, dtype in zip(operator.inputs, chosen, strict=False)
-            if (spec := TensorSpec(dtype, np.shape(SAMPLE)))
-        }
-        stored = tuple(place for name in specs for place, _ in tensors_of(name, specs[name]))
+    for words, dtype, given in asked:
         try:
-            call = prepare(Call(operator, specs, stored), product, CATALOGUE)
+            call = sample(operator, product, CATALOGUE, dtype, given=given)
         except NpucallError:
             said.append(f"inputs {words} are refused")
         else:

@@ -108,6 +108,6 @@ variants of an operator::
   wrap around, digits that float64 does not have.
 * ``contradictions``: if sources contradict each other, a call and what each source expects of it.
 
-``tests/conformance_suite/test_statements.py`` checks that every statement follows the rules; the
+``tests/operators`` judges every operator by its statement, and the statement by the operator; the
 quickest check is ``npucall conform local: --operator SigmoidBackward``.
 """
