@@ -187,7 +187,7 @@ def backward(
          **dict.fromkeys(KEPT, ((2, 3, 2),))},
         attributes={"has_bias": True, "num_layers": 1, "bidirectional": False,
                     "batch_first": False, "train": True},
-        without=("batch_sizes",),
+        without=("batch_sizes",), kept=("dy",),
     ),
     area="recurrent networks",
     torch="nn.LSTM",
