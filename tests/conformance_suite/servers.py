@@ -10,6 +10,8 @@ import typer
 from typer.testing import CliRunner
 
 from npucall.errors import ServerUnreachableError
+from npucall.operators import CATALOGUE
+from npucall.products import A2, DEFAULT_SOC
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import Response
 from npucall_client.client import Client
@@ -84,8 +86,15 @@ def client_of(transport: Any, soc: str = "") -> Client:
     return Client(transport, ClientSettings(target="local:", soc=soc))
 
 
-def local(soc: str = "Ascend910B1") -> Subject:
+def local(soc: str = DEFAULT_SOC) -> Subject:
     return open_subject(client_of(LocalTransport(soc), soc), "local:")
+
+
+def soc_with(title: str) -> str:
+    """An Atlas A2, or the first product that has the operator."""
+    statement = STATEMENTS[title]
+    near = CATALOGUE.find(statement.operator, statement.variant).product_near(A2)
+    return DEFAULT_SOC if near is A2 else near.soc
 
 
 def altered(change: Callable[[bytearray], None]) -> Subject:
@@ -123,8 +132,8 @@ def failing_blocks(report: Report) -> set[str]:
 def drawn(
     *titles: str, seed: int = 0, seconds: float = LONG, keep: Any = None, **more: Any
 ) -> Iterator[CaseOutcome]:
-    """The outcomes of calls that are drawn of these operators of ``local:``."""
-    runner = Runner(local(), seed=seed, on_failure=keep)
+    """The outcomes of calls that are drawn of these operators of ``local:``, of one product."""
+    runner = Runner(local(soc_with(titles[0])), seed=seed, on_failure=keep)
     yield from Fuzz(runner, seconds, **more).outcomes([STATEMENTS[each] for each in titles])
 
 

@@ -12,6 +12,7 @@ import pytest
 from npucall.declare.parameters import Scalar
 from npucall.dtypes import DTYPES
 from npucall.errors import NpucallError
+from npucall.products import DEFAULT_SOC, product_of
 from npucall.tensors import Format, TensorSpec
 from npucall.wire import calls
 from npucall_client.calls.arguments import BoundCall
@@ -21,7 +22,7 @@ from npucall_conformance import wire
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.golden import Golden
 
-from .servers import PARTS, STATEMENTS, client_of
+from .servers import PARTS, STATEMENTS, client_of, soc_with
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BY_NAME = {each.name: each for each in DTYPES}
@@ -40,8 +41,10 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> Any:
     return golden_data.judge
 
 
-def written(folder: Path, profile: str = "cpu-strict", **filters: Any) -> dict[str, Any]:
-    golden = Golden(folder, "Ascend910B", profile, 0, {"npucall": "0"})
+def written(
+    folder: Path, profile: str = "cpu-strict", soc: str = DEFAULT_SOC, **filters: Any
+) -> dict[str, Any]:
+    golden = Golden(folder, product_of(soc).soc, profile, 0, {"npucall": "0"})
     golden.write(select(STATEMENTS.values(), Selection(**filters)))
     return dict(json.loads((folder / "manifest.json").read_text()))
 
@@ -114,8 +117,9 @@ def test_what_is_answered_is_within_the_golden_data(
     for title in list(STATEMENTS)[part]:
         with subtests.test(title):
             folder = tmp_path / title
-            manifest = written(folder, operators=(title,), blocks=BLOCKS, quick=True)
-            answering = Answering(client_of(LocalTransport("Ascend910B1")))
+            soc = soc_with(title)
+            manifest = written(folder, soc=soc, operators=(title,), blocks=BLOCKS, quick=True)
+            answering = Answering(client_of(LocalTransport(soc)))
             assert list(judge(folder, answering)) == []
             assert answering.asked == len(manifest["cases"]) > 20
             blocks = {each["block"] for each in manifest["cases"]}

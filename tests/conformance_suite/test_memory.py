@@ -14,16 +14,15 @@ from npucall.declare.domain import Elementwise
 from npucall.declare.prepare import Prepared, prepare
 from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
-from npucall.products import product_of
+from npucall.products import A2, product_of
 from npucall.tensors import Buffer, TensorSpec
 from npucall.wire.calls import PreparedCalls
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.select import Selection, select
 from npucall_server.calls.arrivals import Arrivals
 
-from .servers import PARTS, STATEMENTS
+from .servers import PARTS, STATEMENTS, soc_with
 
-PRODUCT = product_of("Ascend910B1")
 TITLES = list(STATEMENTS)
 POISONS = (0xA5, 0x5A)
 NEW = np.empty
@@ -31,11 +30,12 @@ NEW = np.empty
 
 def calls(title: str) -> Iterator[tuple[Prepared, dict[str, Buffer]]]:
     """A sample of an operator's calls of every kind that the rules let through."""
-    prepared = PreparedCalls(CATALOGUE, PRODUCT, "documented")
+    product = product_of(soc_with(title))
+    prepared = PreparedCalls(CATALOGUE, product, "documented")
     for case in select([STATEMENTS[title]], Selection(quick=True)):
         if case.block in ("large", "paths", "listing"):  # as the others, larger; no call
             continue
-        call = call_of(case, 0, PRODUCT.soc)
+        call = call_of(case, 0, product.soc)
         data = call.request().call
         try:
             ready = prepared.of(data)
@@ -103,7 +103,7 @@ def with_small_inputs(
             given = {n: v for n, v in call.values.items() if v is not None}
             asked = Call(call.operator, {**specs, **given}, names)
             try:
-                ready = prepare(asked, PRODUCT, CATALOGUE)
+                ready = prepare(asked, call.operator.product_near(A2), CATALOGUE)
             except NpucallError:
                 continue
             yield ready, {n: sent(storages.get(n, b""), s.bytes) for n, s in specs.items()}

@@ -113,11 +113,11 @@ CONV_TBC_BACKWARD = Statement(
     layout_shape=(5, 2, 4),
     rank_shapes=((2, 3, 1),),
     empty_shapes=(),
-    large_shape=(307, 5, 31),
+    large_shape=(307, 11, 31),
     large=(
         Setup("many-items", (3, 9_001, 4)),
         Setup("many-steps", (20_011, 2, 3)),
-        Setup("many-channels", (5, 3, 3_001)),
+        Setup("many-channels", (5, 7, 3_001)),
     ),
     sized=lambda count: (max(count // 16, 1), 4, 4),
     mixed=tuple(

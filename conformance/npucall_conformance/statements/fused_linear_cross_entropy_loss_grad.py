@@ -196,12 +196,12 @@ FUSED_LINEAR_CROSS_ENTROPY_LOSS_GRAD = Statement(
     empty_shapes=((0, 3), (2, 0)),
     sized=lambda count: (max(count // 64, 1), 64),
     fitted=lambda base: base,
-    large_shape=(331, 37),
+    large_shape=(829, 127),
     large=(
-        Setup("many-tokens", (3_001, 2)),
+        Setup("many-tokens", (12_503, 8)),
         Setup("wide", (3, 3_001)),
-        of(7, 5_003, 3, "many-words", absent=("softmax",)),
-        of(521, 1_031, 11, "square", absent=("softmax",)),
+        of(7, 33_013, 3, "many-words", absent=("softmax",)),
+        of(521, 1_031, 97, "square", absent=("softmax",)),
     ),
     broadcast=(
         of(5, 1, 3, "one-word", absent=("softmax",)),

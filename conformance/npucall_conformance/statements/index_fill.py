@@ -43,16 +43,15 @@ TAKES = {
 def named(k: Arguments) -> list[int]:
     """The places, all of them positive, and none beyond the last."""
     count = shared.extent(k["self"].shape, k["dim"])
-    places = np.reshape(k["index"], -1).tolist()
+    places = np.asarray(k["index"]).reshape(-1).tolist()
     return [int(i) % count for i in places if -count <= i < count]
 
 
 def loops(k: Arguments) -> Any:
     axis, places = shared.axis_of(k), set(named(k)) if k["self"].size else set()
     rows = np.moveaxis(shared.as_rows(k["self"]), axis, 0).copy()
-    for number, row in enumerate(rows):
-        if number in places:
-            row[...] = k["value"]
+    for number in places:
+        rows[number] = k["value"]
     return np.moveaxis(rows, 0, axis).reshape(k["self"].shape)
 
 

@@ -11,6 +11,7 @@ from npucall.errors import PARAM_NULLPTR, ArgumentError, AttributeValueError, Sh
 from npucall.tensors import Format, Shape
 from npucall_conformance.statements import _recurrent as shared
 from npucall_conformance.stating import defects
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import integers, normal, uniform
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_conformance.stating.promotion import dtype_of
@@ -58,6 +59,21 @@ def several(note: str, base: Shape, sizes: list[int], layers: int, both: int) ->
 PACKED = several("", (3, 2, 4), [2, 1, 1], 1, 1)
 BOTH = LSTM.more("", (3, 2, 4), 1, 2, bias=False)
 ONE = Setup(attributes={"batch_first": False})
+OUTPUTS = (
+    Out("dx_out", "input", "input"),
+    Out("dh_prev_out", "hx[0]", "input"),
+    Out("dc_prev_out", "hx[1]", "input"),
+    *shared.of_parameters(),
+)
+
+
+def faint(k: Arguments) -> tuple[str, ...]:
+    """Without a gradient from above there is none."""
+    if any(k.values.get(name) is not None for name in UPSTREAM):
+        return ()
+    return tuple(each.name for each in OUTPUTS)
+
+
 LSTM_BACKWARD = Statement(
     "aclnnLstmBackward",
     prototype=(
@@ -81,12 +97,8 @@ LSTM_BACKWARD = Statement(
         *LSTM.inputs(DOMAINS),
         In("batch_sizes", integers(1, 2), dtypes=(INT64,), optional=True, refused=True, own=True),
     ),
-    outputs=(
-        Out("dx_out", "input", "input"),
-        Out("dh_prev_out", "hx[0]", "input"),
-        Out("dc_prev_out", "hx[1]", "input"),
-        *shared.of_parameters(),
-    ),
+    outputs=OUTPUTS,
+    faint=faint,
     loops=LSTM.loops,
     arrays=LSTM.arrays,
     shapes=LSTM.shapes,
