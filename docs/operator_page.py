@@ -77,8 +77,8 @@ def _index() -> str:
         installed there, also what is not here ([ascend.md](ascend.md)).
 
         One of them, HardswishBackward, has the prototype of CANN's own and other results: at -3
-        and 3 those of HardswishBackwardV2. It is no variant, as KlDivTargetBackward has: then
-        CANN's own would have to be one, too, and callers would have to name it anew.
+        and 3 those of HardswishBackwardV2. It is the variant `experimental`, which a call to a
+        server without an NPU names; no NPU's server can tell which of them is installed there.
         """,
         gradient_pages.section(),
     )

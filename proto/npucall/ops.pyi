@@ -101,6 +101,7 @@ from npucall.operators.hardsigmoid import hardsigmoid as hardsigmoid
 from npucall.operators.hardsigmoid_backward import hardsigmoid_backward as hardsigmoid_backward
 from npucall.operators.hardswish import hardswish as hardswish
 from npucall.operators.hardswish_backward import hardswish_backward as hardswish_backward
+from npucall.operators.hardswish_backward_experimental import hardswish_backward_experimental as hardswish_backward_experimental
 from npucall.operators.hardswish_backward_v2 import hardswish_backward_v2 as hardswish_backward_v2
 from npucall.operators.hardtanh import hardtanh as hardtanh
 from npucall.operators.hardtanh_backward import hardtanh_backward as hardtanh_backward

@@ -9,6 +9,7 @@ from npucall.dtypes import BY_WIRE, DType
 from npucall.errors import NpucallError
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_conformance.running.subject import Subject
+from npucall_conformance.statements import statements
 from npucall_conformance.stating.arguments import parameter_of
 from npucall_conformance.stating.parts import Invalid
 from npucall_conformance.stating.statement import Parameter, Statement
@@ -67,7 +68,7 @@ def _whole(
     yield f"available on {product}", product in statement.takes, info.available
     why = info.unavailable_because
     yield "why it is unavailable", "" if info.available else A_TEXT, why
-    if statement.variant:
+    if statement.variant and not any(each.title == statement.operator for each in statements()):
         title = f"{statement.operator}.{server.default_variant}"
         there = title in subject.dtypes or product not in statement.takes
         yield f"default variant {server.default_variant} is available", True, there

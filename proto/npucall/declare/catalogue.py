@@ -104,9 +104,14 @@ class Catalogue:
         return self.find(name, variant, default)
 
     def variants(self, product: Product | None = None) -> tuple[str, ...]:
-        """Every name of a variant that some operator has; on a product, if one is given."""
+        """Every variant among which a server has to choose; on a product, if one is given.
+
+        Not those beside an operator without a variant: a call that names none means that one.
+        """
         there = (each for each in self if product is None or each.dtypes_on(product))
-        return tuple(sorted({operator.variant for operator in there} - {""}))
+        return tuple(
+            sorted({each.variant for each in there if "" not in self._operators[each.name]})
+        )
 
     def default_variant(self, product: Product, wanted: str) -> str:
         """The variant for calls that name none: the wanted one, if the product has it.

@@ -45,5 +45,11 @@ def hardswish_backward_v2(facts: Facts, grad_output: Array, self: Array) -> AnyA
     All tensors have one shape and one dtype. As in torch, except for NaN: torch gives
     ``grad_output`` or NaN, depending on its position in the array.
     """
+    del facts
+    return without_ends(grad_output, self)
+
+
+def without_ends(grad_output: AnyArray, self: AnyArray) -> AnyArray:
+    """The gradient whose slanted part has no ends."""
     inner = np.where(self < END, grad_output * (self / 3 + 0.5), grad_output)
     return np.where(self <= -END, np.zeros_like(grad_output), inner)

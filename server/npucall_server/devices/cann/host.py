@@ -36,13 +36,13 @@ class HostCatalogue(Catalogue):
         self._variants = {
             name: self._variant_of(name)
             for name in declared - self._missing
-            if any(operator.variant for operator in CATALOGUE.of_name(name))
+            if len(CATALOGUE.of_name(name)) > 1
         }
 
     @property
     def variant(self) -> str:
         """The variant that this host has if an operator has several; empty if it has none."""
-        return next(iter(self._variants.values()), "")
+        return next(filter(None, self._variants.values()), "")
 
     def find(self, name: str, variant: str = "", default: str = "") -> Operator[Any, Any]:
         """The operator. If no variant is named, it is this host's variant."""
@@ -64,12 +64,14 @@ class HostCatalogue(Catalogue):
         has = self._variants.get(operator.name, operator.variant)
         if has != operator.variant:
             return (
-                f"expected variant {has} of {operator.name}, which this host has, found "
-                f"{operator.variant}"
+                f"expected {f'variant {has}' if has else 'no variant'} of {operator.name}, which "
+                f"this host has, found {operator.variant}"
             )
         return ""
 
     def _variant_of(self, name: str) -> str:
+        if any(not operator.variant for operator in CATALOGUE.of_name(name)):
+            return ""  # CANN's own, since no library tells whether it is another one
         found = self._libraries.find(name)
         return COMMUNITY if found is not None and found[1] else _BUILTIN
 

@@ -73,7 +73,14 @@ def test_every_declared_operator_is_there_but_other_variants(custom: HostCatalog
     reasons = {operator.title: custom.unavailable_because(operator) for operator in custom}
     assert reasons.keys() >= {operator.title for operator in CATALOGUE}
     lacking = {title for title, reason in reasons.items() if reason}
-    assert lacking == {f"{TARGET} (builtin)", f"{TARGET} (documented)"}
+    others = {f"{TARGET} (builtin)", f"{TARGET} (documented)"}
+    assert lacking == {*others, "aclnnHardswishBackward (experimental)"}
+
+
+def test_no_library_tells_whether_it_has_an_experimental_operator(custom: HostCatalogue) -> None:
+    assert custom.runnable("aclnnHardswishBackward").variant == ""
+    with pytest.raises(VariantUnavailableError, match="expected no variant of aclnnHardswishB"):
+        custom.runnable("aclnnHardswishBackward", "experimental")
 
 
 def test_headers_add_operators_that_a_library_has_and_no_others(
