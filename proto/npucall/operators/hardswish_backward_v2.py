@@ -49,7 +49,7 @@ def hardswish_backward_v2(facts: Facts, grad_output: Array, self: Array) -> AnyA
     return without_ends(grad_output, self)
 
 
-def without_ends(grad_output: AnyArray, self: AnyArray) -> AnyArray:
+def without_ends(grad_output: Array, self: Array) -> AnyArray:
     """The gradient whose slanted part has no ends."""
     inner = np.where(self < END, grad_output * (self / 3 + 0.5), grad_output)
     return np.where(self <= -END, np.zeros_like(grad_output), inner)
