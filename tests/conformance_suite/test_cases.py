@@ -264,6 +264,8 @@ def test_a_large_case_shows_something_whatever_its_attributes(statement: Stateme
     for attributes in make.combinations:
         for name in (tensor.name for tensor in statement.inputs):
             case = make.case(dtype, large, attributes)
+            if name not in case.shapes:
+                continue
             case = replace(case, layouts={name: EXPANDED})
             call = call_of(case, seed=0)
             assert faint(case, call.given, expected(statement, call)) == [], case.id

@@ -3,12 +3,14 @@
 import json
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from npucall.declare.call import element
 from npucall.declare.parameters import Scalar
 from npucall.dtypes import DTYPES
 from npucall.errors import NpucallError
@@ -21,6 +23,7 @@ from npucall_client.local.transport import LocalTransport
 from npucall_conformance import wire
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.golden import Golden
+from npucall_conformance.stating.arguments import parameter_of
 
 from .servers import PARTS, STATEMENTS, client_of, soc_with
 
@@ -64,16 +67,22 @@ class Answering:
         for each in parameters:
             if each["kind"] == "output" and not each["given"]:
                 continue
-            name = each["name"]
-            arguments[name] = argument(each)
-            if name in inputs:
-                storages[name] = placed(inputs[name], each)
+            name, listed = each["name"], each.get("tensors")
+            arguments[name] = argument(each) if listed is None else tuple(map(argument, listed))
+            parts = {name: each} if listed is None else dict(enumerated(name, listed))
+            storages |= {n: placed(inputs[n], part) for n, part in parts.items() if n in inputs}
         try:
-            call = calls.encode(operator, variant, arguments, tuple(storages))
+            stored = tuple(dict.fromkeys(map(parameter_of, storages)))
+            call = calls.encode(operator, variant, arguments, stored)
             answer = wire.send(self.client, BoundCall(operator, call, storages))
         except NpucallError as error:
             return error.aclnn_status
         return {name: read(spec, answer.storages[name]) for name, spec in answer.outputs.items()}
+
+
+def enumerated(name: str, tensors: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The tensors of a list by their names."""
+    return ((element(name, place), each) for place, each in enumerate(tensors))
 
 
 def argument(each: dict[str, Any]) -> Any:

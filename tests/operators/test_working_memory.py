@@ -133,6 +133,6 @@ def test_a_call_takes_what_is_declared_and_no_more_than_a_lane_may(step: int) ->
 @pytest.mark.more
 def test_the_measure_sees_a_copy_of_a_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Work, "block", MANY)
-    (hardswish,) = (s for s in statements() if s.operator == "aclnnHardswishBackward")
+    (hardswish,) = (s for s in statements() if s.title == "aclnnHardswishBackward")
     call, storages = prepared(next(cases(hardswish)))
     assert taken(call, storages) > LANE_BYTES

@@ -158,7 +158,8 @@ def apart(first: Invalid, second: Invalid) -> bool:
     if second.block == "rank" and first.status != PARAM_NULLPTR:
         return False
     changed = [{*map(parameter_of, row.changes)} for row in (first, second)]
-    if first.alone or second.alone or changed[0] & changed[1]:
+    one_of_two = first.blames == second.blames and len(first.blames) > 1  # without both it is right
+    if first.alone or second.alone or one_of_two or changed[0] & changed[1]:
         return False
     if first.products and second.products:
         return False

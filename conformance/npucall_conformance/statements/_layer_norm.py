@@ -61,7 +61,7 @@ def moments(row: list[float], eps: float) -> tuple[float, float]:
         return 0.0, reals.NAN
     mean = reals.total(row) / len(row)
     variance = reals.total([(x - mean) * (x - mean) for x in row]) / len(row) + eps
-    return mean, reals.divide(1.0, math.sqrt(variance))
+    return mean, reals.divide(1.0, math.sqrt(variance) if variance >= 0 else reals.NAN)
 
 
 def row_gradient(g: list[float], w: list[float], normal: list[float], rstd: float) -> list[float]:

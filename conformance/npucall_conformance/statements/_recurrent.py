@@ -134,8 +134,8 @@ class Recurrence:
                     flow = [each[cell][item].tolist() for each in call.lasts]
                     for number in reversed(range(len(order))):
                         t = order[number]
-                        if not call.live[t, item]:
-                            continue
+                        if not flow[0] or not call.live[t, item]:
+                            continue  # no hidden numbers, or beyond the item's end
                         last = order[number - 1] if number else None
                         before = call.before(cell, last, item)
                         into = [a + b for a, b in zip(above[t, item, own], flow[0], strict=True)]

@@ -54,7 +54,7 @@ def slopes(_: Arguments, g: Any, r: Any) -> Any:
 
 
 def below(x: float) -> float:
-    return expm1(x) if x < 700 else INF
+    return INF if x >= 700 else expm1(x)
 
 
 def celu(k: Arguments, x: float) -> float:

@@ -56,7 +56,7 @@ def of_shapes(draft: Draft, name: str, shapes: Iterable[Shape]) -> Iterator[Faul
 
 def held(facts: Facts, _: Mapping[str, Any]) -> int:
     """Bytes of what is known of each step, and of what all layers hand down."""
-    return 44 * max(map(prod, facts.shapes.values())) + 24 * facts.count("h[0]")
+    return 44 * max(map(prod, facts.shapes.values())) + 40 * facts.count("h[0]")
 
 
 class CellPass(NamedTuple):
