@@ -56,10 +56,10 @@ def summing(ranges: Ranges) -> RangeSums:
         return RangeSums(
             count, longest, None, [slice(*each) for each in zip(*ranges, strict=True)], ()
         )
-    return RangeSums(count, longest, None, (), [*steps_of(ranges)])
+    return RangeSums(count, longest, None, (), [*nth_numbers(ranges)])
 
 
-def steps_of(ranges: Ranges) -> Iterator[tuple[Any, Any]]:
+def nth_numbers(ranges: Ranges) -> Iterator[tuple[Any, Any]]:
     """The first numbers of all ranges, the second ones, and so on: which ranges, which numbers."""
     starts, stops = ranges
     longest, steady = int((stops - starts).max()), _run(starts)

@@ -26,7 +26,7 @@ from npucall.declare.draft import Draft
 from npucall.declare.families import formula_of
 from npucall.dtypes import DOUBLE, FLOATS, HALF_AND_SINGLE, INT32, INT64, AnyArray, DType
 from npucall.operators import _averages as averages
-from npucall.operators._ranges import steps_of
+from npucall.operators._ranges import nth_numbers
 from npucall.operators._windows import FORMATS, PLANES, VOLUMES, WORDS
 from npucall.operators.adaptive_avg_pool2d import same_lead
 from npucall.operators.max_pool2d_with_indices_backward import added_up, holds, in_planes
@@ -75,7 +75,7 @@ def _short_windows(sizes: Shape, counts: Shape) -> list[_Windows] | None:
     every = [averages.adaptive(*pair).windows(np.arange(pair[1])) for pair in pairs]
     if max((each.stops - each.starts).max() for each in every) > _SHORT:
         return None
-    return [_Windows(each.starts, list(steps_of(each))) for each in every]
+    return [_Windows(each.starts, list(nth_numbers(each))) for each in every]
 
 
 def _first_places(planes: AnyArray, every: Sequence[_Windows]) -> AnyArray | None:
