@@ -169,10 +169,10 @@ ray: .venv-ray/.setup  ## Ray in an environment of its own, for the tests of poo
 test-long: .venv/.dev  ## the tests that take long, an hour (make torch ray; root); writes docs/test-long.txt
 	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m "long or containers" --summary=docs/test-long.txt
 
-test-steady: .venv/.test  ## make test twenty times in random orders, ten of them beside eight busy processes
+test-steady: .venv/.test  ## make test twenty times in random orders, ten of them beside eight busy processes; writes docs/test-steady.txt
 	$(BIN)/python benchmarks/steady.py
 
-mutants: .venv/.torch .venv-mutants/.setup  ## changes the product in 320 places, counts how many of them make test and test-all see
+mutants: .venv/.torch .venv-mutants/.setup  ## changes the product in 308 places, counts how many of them make test and test-all see
 	.venv-mutants/bin/python benchmarks/mutants.py
 
 # Warnings are errors here too; pyproject.toml says it to pytest.

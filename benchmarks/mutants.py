@@ -1,11 +1,13 @@
 """Measures the tests: makes one change in the product at a time, and counts how many they see.
 
 ``make mutants`` draws a sample of changes with a seed, so that two versions of the tests can be
-judged by the same changes. Each change is made in a clone of the checkout. First run the tests that
-import the changed module, then those of its folder, then the rest. A change is caught by the first
-test that fails with it and passes without it; tests that fail without it are left out from then on.
-After ``SECONDS`` of processor time it counts as missed, so that other load on the machine decides
-nothing.
+judged by the same changes. One run of all tests finds which of them reach which of the changed
+lines (``reach/``). Then each change is made in a clone of the checkout, and the tests that reach
+it run: first those of files that import the module, and those that reach few other changes. If no
+test reaches it in the tests' own process, the other tests of the module's folders follow, then the
+rest. A change is caught by the first test that fails twice with it and passes without it; other
+tests that fail are left out from then on. After ``SECONDS`` of processor time it counts as missed,
+so that other load on the machine decides nothing.
 
 Needs cosmic-ray, which makes the changes, in an environment of its own (``.venv-mutants``).
 """
@@ -13,41 +15,32 @@ Needs cosmic-ray, which makes the changes, in an environment of its own (``.venv
 from __future__ import annotations
 
 import argparse
-import ast
 import json
 import os
-import random
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
-import cosmic_ray.plugins
-from cosmic_ray.ast import ast_nodes, get_ast
-from cosmic_ray.mutating import mutate_code
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from changes import Mutant, changed, sample
 
 SECONDS = 60.0
 """Of processor time that a change may cost."""
 _WALL_SECONDS = 3600.0
-_PARTS = (
-    "proto/npucall",
-    "server/npucall_server",
-    "client/npucall_client",
-    "conformance/npucall_conformance",
-)
-"""Of each part as many changes are drawn."""
 _MEMBERS = ("proto", "server", "client", "conformance", "exec", "pool")
 _SELECTED = "not long and not containers and not pool"
 """What make test and make test-all run together."""
+_FIRST = 40
+"""Tests of the first run of a change: it collects little."""
+_NAMED = 1000
+"""More tests than that are run file by file: naming each takes longer."""
 _FOLDERS = {
     "npucall": ("proto", "operators", "conformance", "server", "client"),
     "npucall_server": ("server", "attacks", "end_to_end", "directory"),
@@ -57,78 +50,65 @@ _FOLDERS = {
 """Where the tests of a package stand, nearest first."""
 
 
-class Mutant(NamedTuple):
-    """One change: the occurrence of an operator of cosmic-ray in a module."""
+class Reach:
+    """Which tests reach which of the changed lines."""
 
-    module: str
-    operator: str
-    occurrence: int
-    line: int
+    def __init__(self, folder: Path) -> None:
+        self._tests: dict[int, dict[str, bool]] = {}
+        for file in folder.glob("reached-*"):
+            for line in file.read_text(encoding="utf-8").splitlines():
+                number, test, elsewhere = json.loads(line)
+                tests = self._tests.setdefault(number, {})
+                tests[test] = tests.get(test, True) and elsewhere
+        out = folder / "copy.out"
+        self.failed = _failed(out.read_text(encoding="utf-8")) if out.exists() else []
+        self._breadth = Counter(test for tests in self._tests.values() for test in tests)
 
-    def __str__(self) -> str:
-        return f"{self.module}:{self.line} {self.operator} {self.occurrence}"
-
-
-def sample(root: Path, count: int, seed: int) -> list[Mutant]:
-    """As many changes, drawn evenly over the places that can be changed."""
-    draw, drawn = random.Random(seed), []
-    for part in _PARTS:
-        places: list[list[Mutant]] = []
-        for path in sorted((root / part).rglob("*.py")):
-            if not re.search(r"_pb2(_grpc)?\.py$", path.name):
-                places += _places(root, path)
-        drawn += [draw.choice(place) for place in draw.sample(places, count // len(_PARTS))]
-    draw.shuffle(drawn)
-    return [mutant for mutant in drawn if _changed(root / mutant.module, mutant)]
-
-
-def _places(root: Path, path: Path) -> Iterator[list[Mutant]]:
-    """For each place of a module, the changes that can be made there."""
-    source = path.read_text(encoding="utf-8")
-    nodes = list(ast_nodes(get_ast(source)))
-    unread = _annotations(source)
-    found: dict[Any, list[Mutant]] = {}
-    for name in sorted(cosmic_ray.plugins.operator_names()):
-        if "/Variable" in name:
-            continue  # they need to be told which
-        operator, number = cosmic_ray.plugins.get_operator(name)(), 0
-        for node in nodes:
-            for start, _ in operator.mutation_positions(node):
-                if not any(begin <= start < end for begin, end in unread):
-                    mutant = Mutant(str(path.relative_to(root)), name, number, start[0])
-                    found.setdefault(start, []).append(mutant)
-                number += 1
-    yield from found.values()
+    def stages(self, root: Path, number: int, module: str) -> list[list[str]]:
+        """The tests to run for a change, in the order in which they are likely to see it."""
+        tests = self._tests.get(number, {})
+        near, *rest = _files(root, module)
+        least = Counter[str]()
+        for test in sorted(tests, key=self._breadth.__getitem__, reverse=True):
+            least[_file(test)] = self._breadth[test]
+        ordered = sorted(tests, key=lambda test: (
+            _file(test) not in near, least[_file(test)], _file(test), self._breadth[test]
+        ))  # fmt: skip
+        named, left = ordered[:_NAMED], {_file(test) for test in ordered[_NAMED:]}
+        chosen = [named[:_FIRST], named[_FIRST:], sorted(left)]
+        return chosen if not all(tests.values()) else [*chosen, near, *rest]
 
 
-def _annotations(source: str) -> list[tuple[Any, Any]]:
-    """What is no code at run time: a change there changes nothing."""
-    found: list[ast.AST] = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation:
-            found.append(node.annotation)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            found += [node.returns] if node.returns else []
-            found += [d for d in node.decorator_list if ast.unparse(d).endswith("overload")]
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            found.append(node)
-    return [
-        ((n.lineno, n.col_offset), (n.end_lineno, n.end_col_offset))  # type: ignore[attr-defined]
-        for n in found
-    ]
+def _failed(out: str) -> list[str]:
+    """The tests that failed, from what pytest printed."""
+    return re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", out, re.MULTILINE)
 
 
-def _changed(path: Path, mutant: Mutant) -> str | None:
-    """A module's text with the change; None if cosmic-ray cannot make it, as for ``except a.b``."""
-    operator = cosmic_ray.plugins.get_operator(mutant.operator)()
-    try:
-        return mutate_code(path.read_text(encoding="utf-8"), operator, mutant.occurrence)
-    except AttributeError:
-        return None
+def _file(test: str) -> str:
+    return test.partition("::")[0]
 
 
-def stages(root: Path, module: str) -> list[list[str]]:
-    """Files of tests: those that import the module, those of its folder, the rest."""
+def reached(root: Path, folder: Path, python: str, mutants: list[Mutant]) -> Reach:
+    """Runs all tests once, unless an earlier run stands in the folder."""
+    if not (folder / "done").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        copy = Copy(root, folder / "copy", python, Reach(folder))
+        places: dict[str, list[tuple[int, int]]] = {}
+        for number, mutant in enumerate(mutants):
+            path = os.path.realpath(folder / "copy" / mutant.module)
+            places.setdefault(path, []).append((number, mutant.line))
+        (folder / "places.json").write_text(json.dumps(places), encoding="utf-8")
+        os.environ["MUTANTS_PLACES"] = str(folder / "places.json")
+        probes = str(Path(__file__).parent / "reach")
+        copy.pytest(["-n", "2", "--maxfail=100000", "tests"], _WALL_SECONDS, probes)
+        del os.environ["MUTANTS_PLACES"]
+        (folder / "done").touch()
+    return Reach(folder)
+
+
+def _files(root: Path, module: str) -> list[list[str]]:
+    """Files of tests: those that import the module, those of its folders, the rest."""
     files = sorted(str(p.relative_to(root)) for p in root.glob("tests/**/test_*.py"))
     dotted = re.sub(r"(/__init__)?\.py$", "", module.partition("/")[2]).replace("/", ".")
     package, _, name = dotted.rpartition(".")
@@ -145,50 +125,59 @@ def stages(root: Path, module: str) -> list[list[str]]:
 class Copy:
     """A clone of the checkout, in which one change at a time is tried."""
 
-    def __init__(self, root: Path, folder: Path, python: str) -> None:
+    def __init__(self, root: Path, folder: Path, python: str, reach: Reach) -> None:
         subprocess.run(["git", "clone", "--quiet", root, folder], check=True)
-        self._folder, self._python = folder, python
-        self._unfit: list[str] = []
-        """Tests that fail without a change too."""
+        self._folder, self._python, self._reach = folder, python, reach
+        self._unfit = set(reach.failed)
+        """Tests that fail without a change, too, or not always, or are not there."""
 
-    def judge(self, mutant: Mutant, most: int) -> dict[str, Any]:
+    def judge(self, number: int, mutant: Mutant) -> dict[str, Any]:
         """What the tests say of a change, and for how long they looked."""
         path = self._folder / mutant.module
-        before, after = path.read_text(encoding="utf-8"), _changed(path, mutant)
+        before, after = path.read_text(encoding="utf-8"), changed(path, mutant)
         assert after not in (None, before), mutant
-        while True:
-            path.write_text(after, encoding="utf-8")
-            try:
-                said, used = self._tried(stages(self._folder, mutant.module)[:most])
-            finally:
-                path.write_text(before, encoding="utf-8")
-            test = said.removeprefix("caught: ")
-            if test == said or self._pytest([test], _WALL_SECONDS)[0] == 0:
-                break
-            self._unfit.append(test)
+        path.write_text(after, encoding="utf-8")
+        try:
+            said, used = self._tried(self._reach.stages(self._folder, number, mutant.module))
+            while (test := said.removeprefix("caught: ")) != said:
+                if self.pytest([test], SECONDS)[0] != 0:
+                    break
+                self._unfit.add(test)
+                said, used = self._tried(self._reach.stages(self._folder, number, mutant.module))
+        finally:
+            path.write_text(before, encoding="utf-8")
         lines = zip(before.split("\n"), after.split("\n"), strict=False)
         change = next((f"{a.strip()} -> {b.strip()}" for a, b in lines if a != b), "")
         return {"mutant": mutant, "said": said, "seconds": round(used, 1), "change": change}
 
-    def _tried(self, files: list[list[str]]) -> tuple[str, float]:
+    def _tried(self, stages: list[list[str]]) -> tuple[str, float]:
         used = 0.0
-        for stage in filter(None, files):
-            code, seconds, out = self._pytest(stage, SECONDS - used)
-            used += seconds
-            if code is None:
-                return "missed: time", used
-            if code not in (0, 5):
-                failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", out, re.MULTILINE)
+        for each in stages:
+            while stage := [test for test in each if test not in self._unfit]:
+                code, seconds, out = self.pytest(stage, SECONDS - used)
+                used += seconds
+                if code is None:
+                    return "missed: time", used
+                absent = {test for test in stage if f"not found: {self._folder}/{test}\n" in out}
+                self._unfit |= absent
+                if not absent:
+                    break
+            if stage and code not in (0, 5):
+                failed = _failed(out)
                 return f"caught: {failed[0] if failed else stage[0]}", used
         return "missed", used
 
-    def _pytest(self, files: list[str], seconds: float) -> tuple[int | None, float, str]:
+    def pytest(
+        self, tests: list[str], seconds: float, before: str = ""
+    ) -> tuple[int | None, float, str]:
         """Its exit code, or None if the time ended; processor time; what it printed."""
-        path = os.pathsep.join(str(self._folder / member) for member in _MEMBERS)
+        members = (str(self._folder / member) for member in _MEMBERS)
+        path = os.pathsep.join([*filter(None, [before]), *members])
+        asked = self._folder.with_suffix(".tests")
+        asked.write_text("\n".join(tests), encoding="utf-8")
         command = [self._python, "-m", "pytest", "-x", "-q", "-rfE", "--tb=no", "-p", "no:randomly",
-                   "-p", "no:cacheprovider", "-m", _SELECTED, *files,
-                   *(f"--deselect={test}" for test in self._unfit),
-                   *(f"--ignore={test}" for test in self._unfit if "::" not in test)]  # fmt: skip
+                   "-p", "no:cacheprovider", "-m", _SELECTED, f"@{asked}",
+                   *(f"--deselect={test}" for test in self._unfit)]  # fmt: skip
         out = self._folder.with_suffix(".out")
         with out.open("w") as printed:
             process = subprocess.Popen(
@@ -237,28 +226,29 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--root", type=Path, default=Path.cwd())
     asked.add_argument("--python", default=str(Path.cwd() / ".venv/bin/python"))
-    asked.add_argument("--count", type=int, default=320)
+    asked.add_argument("--count", type=int, default=308)
     asked.add_argument("--seed", type=int, default=28)
     asked.add_argument("--at-once", type=int, default=2)
-    asked.add_argument("--stages", type=int, default=3, help="1: only the tests that import it")
-    asked.add_argument("--sample", type=Path, help="take the changes of such a file of results")
     asked.add_argument("--folder", type=Path, default=Path("build/mutants"))
     given = asked.parse_args()
-    folder = given.folder.absolute()
+    root, folder = given.root.absolute(), given.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     results = folder / "results.jsonl"
     lines = results.read_text().splitlines() if results.exists() else []
     done = {tuple(json.loads(line)["mutant"]) for line in lines}
-    mutants = _mutants(given)
+    mutants = sample(root, given.count, given.seed)
+    reach = reached(root, folder / "reach", given.python, mutants)
     copies: SimpleQueue[Copy] = SimpleQueue()
     for number in range(given.at_once):
         shutil.rmtree(folder / f"copy{number}", ignore_errors=True)
-        copies.put(Copy(given.root.absolute(), folder / f"copy{number}", given.python))
+        copies.put(Copy(root, folder / f"copy{number}", given.python, reach))
 
-    def judged(mutant: Mutant) -> None:
+    def judged(number: int, mutant: Mutant) -> None:
+        if mutant in done:
+            return
         copy = copies.get()
         try:
-            result = copy.judge(mutant, given.stages)
+            result = copy.judge(number, mutant)
         finally:
             copies.put(copy)
         with results.open("a") as out:
@@ -266,16 +256,10 @@ def main() -> None:
         print(result["said"].partition(":")[0], mutant, result["change"], flush=True)
 
     with ThreadPoolExecutor(given.at_once) as pool:
-        list(pool.map(judged, [m for m in mutants if m not in done]))
+        list(pool.map(judged, *zip(*enumerate(mutants), strict=True)))
     said = [json.loads(line)["said"] for line in results.read_text().splitlines()]
     caught = sum(each.startswith("caught") for each in said)
     print(f"{caught} of {len(said)} caught: {caught / len(said):.1%}")
-
-
-def _mutants(given: argparse.Namespace) -> list[Mutant]:
-    if given.sample is None:
-        return sample(given.root.absolute(), given.count, given.seed)
-    return [Mutant(*json.loads(line)["mutant"]) for line in given.sample.read_text().splitlines()]
 
 
 if __name__ == "__main__":

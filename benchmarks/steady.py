@@ -1,7 +1,8 @@
 """Runs ``make test`` many times, in another random order each time, half of them beside other work.
 
-``make test-steady`` prints a row a run, and at the end how many failed. A failure's output stays
-in ``build/steady/``, with the seed that repeats its order (``pytest --randomly-seed=N``).
+``make test-steady`` prints a row a run, and at the end how many failed, and writes the same to
+``docs/test-steady.txt``. A failure's output stays in ``build/steady/``, with the seed that repeats
+its order (``pytest --randomly-seed=N``).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _FOLDER = Path("build/steady")
+_REPORT = Path("docs/test-steady.txt")
 
 
 class Run(NamedTuple):
@@ -49,7 +52,7 @@ def run(number: int, busy: int) -> Run:
     used = after.children_user + after.children_system
     used -= before.children_user + before.children_system
     text = out.read_text()
-    seed = re.findall(r"randomly-seed=(\d+)", text)
+    seed = ", ".join(re.findall(r"randomly-seed=(\d+)", text))
     said = (re.findall(r"=+ (.*(?:passed|failed|error).*?) =+$", text, re.MULTILINE) or ["?"])[-1]
     return Run(busy, time.monotonic() - begun, used, code.returncode, f"{said}, seed {seed}")
 
@@ -80,13 +83,23 @@ def main() -> int:
     asked.add_argument("--busy", type=int, default=8, help="processes beside every second run")
     given = asked.parse_args()
     _FOLDER.mkdir(parents=True, exist_ok=True)
-    print("| busy processes | wall s | processor s | outcome | pytest |\n|---|---|---|---|---|")
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     runs = []
-    for number in range(given.runs):
-        runs.append(run(number, given.busy * (number % 2)))
-        print(runs[-1], flush=True)
-    failed = sum(each.code != 0 for each in runs)
-    print(f"\n{failed} of {len(runs)} failed")
+    with _REPORT.open("w", encoding="utf-8") as out:
+
+        def say(line: str) -> None:
+            print(line, file=out, flush=True)
+            print(line, flush=True)
+
+        say(f"{datetime.now(UTC):%Y-%m-%d}, commit {commit}, {os.cpu_count()} cores: make test-steady\n")
+        say("| busy processes | wall s | processor s | outcome | pytest |\n|---|---|---|---|---|")
+        for number in range(given.runs):
+            runs.append(run(number, given.busy * (number % 2)))
+            say(str(runs[-1]))
+        failed = sum(each.code != 0 for each in runs)
+        say(f"\n{failed} of {len(runs)} failed")
     return int(bool(failed))
 
 

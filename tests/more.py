@@ -27,5 +27,17 @@ def only(first: Any, *others: Any) -> list[Any]:
     return [first, *rest]
 
 
+def more_of(part: slice) -> pytest.MarkDecorator:
+    """Of a sweep that no ``make test`` runs, ``part`` is more, and the whole is long."""
+    more, whole = TURNS[1:]
+    return pytest.mark.parametrize(
+        "part",
+        [
+            pytest.param(part, id="some", marks=more),
+            pytest.param(slice(None), id="all", marks=whole),
+        ],
+    )
+
+
 def _values(value: Any) -> tuple[Any, ...]:
     return value if type(value) is tuple else (value,)
