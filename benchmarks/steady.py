@@ -93,7 +93,8 @@ def main() -> int:
             print(line, file=out, flush=True)
             print(line, flush=True)
 
-        say(f"{datetime.now(UTC):%Y-%m-%d}, commit {commit}, {os.cpu_count()} cores: make test-steady\n")
+        today = f"{datetime.now(UTC):%Y-%m-%d}"
+        say(f"{today}, commit {commit}, {os.cpu_count()} cores: make test-steady\n")
         say("| busy processes | wall s | processor s | outcome | pytest |\n|---|---|---|---|---|")
         for number in range(given.runs):
             runs.append(run(number, given.busy * (number % 2)))
