@@ -113,7 +113,7 @@ def taken(call: Prepared, storages: dict[str, bytes]) -> int:
 @pytest.mark.parametrize(
     "step",
     [
-        pytest.param(127, id="some"),
+        pytest.param(307, id="some"),
         pytest.param(29, marks=pytest.mark.more, id="many"),
         pytest.param(1, marks=pytest.mark.long, id="all"),
     ],
