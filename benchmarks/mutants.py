@@ -3,11 +3,11 @@
 ``make mutants`` draws a sample of changes with a seed, so that two versions of the tests can be
 judged by the same changes. One run of all tests finds which of them reach which of the changed
 lines (``reach/``). Then each change is made in a clone of the checkout, and the tests that reach
-it run: first those of files that import the module, and those that reach few other changes. If no
-test reaches it in the tests' own process, the other tests of the module's folders follow, then the
-rest. A change is caught by the first test that fails twice with it and passes without it; other
-tests that fail are left out from then on. After ``SECONDS`` of processor time it counts as missed,
-so that other load on the machine decides nothing.
+it run: first quick ones and those that reach few other changes. If no test reaches it in the
+tests' own process, the other tests of the module's folders follow, then the rest. A change is
+caught by the first test that fails twice with it and passes without it; other tests that fail are
+left out from then on. After ``SECONDS`` of processor time it counts as missed, so that other load
+on the machine decides nothing.
 
 Needs cosmic-ray, which makes the changes, in an environment of its own (``.venv-mutants``).
 """
@@ -39,6 +39,8 @@ _SELECTED = "not long and not containers and not pool"
 """What make test and make test-all run together."""
 _FIRST = 40
 """Tests of the first run of a change: it collects little."""
+_LONG = 2.0
+"""Seconds of a test that comes last."""
 _NAMED = 1000
 """More tests than that are run file by file: naming each takes longer."""
 _FOLDERS = {
@@ -62,22 +64,27 @@ class Reach:
                     continue  # a test that a test wrote
                 tests = self._tests.setdefault(number, {})
                 tests[test] = tests.get(test, True) and elsewhere
-        out = folder / "copy.out"
-        self.failed = _failed(out.read_text(encoding="utf-8")) if out.exists() else []
+        printed = folder / "copy.out"
+        out = printed.read_text(encoding="utf-8") if printed.exists() else ""
+        self.failed = _failed(out)
+        times = re.findall(r"^([\d.]+)s (?:call|setup) +(\S.*)$", out, re.MULTILINE)
+        self._seconds = {test: float(seconds) for seconds, test in reversed(times)}
+        """Of the tests that take long."""
         self._breadth = Counter(test for tests in self._tests.values() for test in tests)
 
     def stages(self, root: Path, number: int, module: str) -> list[list[str]]:
         """The tests to run for a change, in the order in which they are likely to see it."""
         tests = self._tests.get(number, {})
         near, *rest = _files(root, module)
-        least = Counter[str]()
-        for test in sorted(tests, key=self._breadth.__getitem__, reverse=True):
-            least[_file(test)] = self._breadth[test]
         ordered = sorted(tests, key=lambda test: (
-            _file(test) not in near, least[_file(test)], _file(test), self._breadth[test]
+            self._seconds.get(test, 0), self._breadth[test], _file(test) not in near
         ))  # fmt: skip
-        named, left = ordered[:_NAMED], {_file(test) for test in ordered[_NAMED:]}
-        chosen = [named[:_FIRST], named[_FIRST:], sorted(left)]
+        first, others = ordered[:_FIRST], ordered[_FIRST:]
+        turn = {_file(test): number for number, test in reversed([*enumerate(others)])}
+        # Servers of a file start once.
+        others.sort(key=lambda test: (self._seconds.get(test, 0) > _LONG, turn[_file(test)]))
+        left = sorted({_file(test) for test in others[_NAMED:]})
+        chosen = [sorted(first, key=_file), others[:_NAMED], left]
         return chosen if not all(tests.values()) else [*chosen, near, *rest]
 
 
@@ -103,7 +110,11 @@ def reached(root: Path, folder: Path, python: str, mutants: list[Mutant]) -> Rea
         (folder / "places.json").write_text(json.dumps(places), encoding="utf-8")
         os.environ["MUTANTS_PLACES"] = str(folder / "places.json")
         probes = str(Path(__file__).parent / "reach")
-        copy.pytest(["-n", "2", "--maxfail=100000", "tests"], _WALL_SECONDS, probes)
+        copy.pytest(
+            ["-n", "2", "--maxfail=100000", "--durations=0", "--durations-min=0.3", "tests"],
+            _WALL_SECONDS,
+            probes,
+        )
         del os.environ["MUTANTS_PLACES"]
         (folder / "done").touch()
     return Reach(folder)
