@@ -5,9 +5,9 @@ judged by the same changes. One run of all tests finds which of them reach which
 lines (``reach/``). Then each change is made in a clone of the checkout, and the tests that reach
 it run: first quick ones and those that reach few other changes. If no test reaches it in the
 tests' own process, the other tests of the module's folders follow, then the rest. A change is
-caught by the first test that fails twice with it and passes without it; other tests that fail are
-left out from then on. After ``SECONDS`` of processor time it counts as missed, so that other load
-on the machine decides nothing.
+caught by the first test that fails twice with it and passed in the run before; other tests that
+fail are left out from then on. After ``SECONDS`` of processor time it counts as missed, so that
+other load on the machine decides nothing.
 
 Needs cosmic-ray, which makes the changes, in an environment of its own (``.venv-mutants``).
 """
@@ -151,12 +151,13 @@ class Copy:
         assert after not in (None, before), mutant
         path.write_text(after, encoding="utf-8")
         try:
-            said, used = self._tried(self._reach.stages(self._folder, number, mutant.module))
-            while (test := said.removeprefix("caught: ")) != said:
-                if self.pytest([test], SECONDS)[0] != 0:
+            stages = self._reach.stages(self._folder, number, mutant.module)
+            while True:
+                said, used = self._tried(stages)
+                test = said.removeprefix("caught: ")
+                if test == said or self.pytest([test], SECONDS)[0] != 0:
                     break
                 self._unfit.add(test)
-                said, used = self._tried(self._reach.stages(self._folder, number, mutant.module))
         finally:
             path.write_text(before, encoding="utf-8")
         lines = zip(before.split("\n"), after.split("\n"), strict=False)

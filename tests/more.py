@@ -27,15 +27,11 @@ def only(first: Any, *others: Any) -> list[Any]:
     return [first, *rest]
 
 
-def more_of(part: slice) -> pytest.MarkDecorator:
-    """Of a sweep that no ``make test`` runs, ``part`` is more, and the whole is long."""
-    more, whole = TURNS[1:]
+def parts(*, few: slice | None = None, more: slice) -> pytest.MarkDecorator:
+    """The part of a sweep: few by ``make test``, more by ``make test-all``, all by the long one."""
+    taken = zip((few, more, slice(None)), ("few", "more", "all"), TURNS, strict=True)
     return pytest.mark.parametrize(
-        "part",
-        [
-            pytest.param(part, id="some", marks=more),
-            pytest.param(slice(None), id="all", marks=whole),
-        ],
+        "part", [pytest.param(part, id=name, marks=turn) for part, name, turn in taken if part]
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import pytest
 import typer
+from tests.more import parts
 from typer.testing import CliRunner
 
 from npucall.errors import ServerUnreachableError
@@ -29,14 +29,7 @@ from npucall_conformance.statements import statements
 if TYPE_CHECKING:
     from typer.testing import Result
 
-PARTS = pytest.mark.parametrize(
-    "part",
-    [
-        pytest.param(slice(5, None, 48), id="few"),
-        pytest.param(slice(1, None, 6), id="more", marks=pytest.mark.more),
-        pytest.param(slice(None), id="all", marks=pytest.mark.long),
-    ],
-)
+PARTS = parts(few=slice(5, None, 48), more=slice(1, None, 6))
 """The operators of a sweep: few by make test, a sixth by make test-all, all by make test-long."""
 STATEMENTS = {each.title: each for each in statements()}
 LONG = 300.0

@@ -236,7 +236,7 @@ ANYWHERE = tuple({*BLOCKS} - {"crowd", "paths", "large", "products", "invalid", 
     [
         pytest.param(ANYWHERE, TABLES[::4], id="some"),
         pytest.param(ANYWHERE, TABLES[1::4], id="others", marks=pytest.mark.more),
-        pytest.param(ANYWHERE, TABLES, id="all others", marks=pytest.mark.long),
+        pytest.param(ANYWHERE, TABLES, id="all", marks=pytest.mark.long),
         pytest.param((FUZZ,), TABLES[::4], id="drawn", marks=pytest.mark.more),
         pytest.param((FUZZ,), TABLES, id="all drawn", marks=pytest.mark.long),
     ],

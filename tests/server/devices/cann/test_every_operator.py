@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.more import more_of
+from tests.more import parts
 from tests.simulator.control import Simulator
 
 from npucall.compute.evaluate import run as evaluate
@@ -47,17 +47,12 @@ def wrong(device: Opened, *operators: Operator[Any, Any]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(
-    "part",
-    [slice(0, None, 12), pytest.param(slice(6, None, 12), marks=pytest.mark.more),
-     pytest.param(slice(None), marks=pytest.mark.long)],
-    ids=["a twelfth", "another one", "all"],
-)  # fmt: skip
+@parts(few=slice(0, None, 12), more=slice(6, None, 12))
 def test_operators_give_the_bits_of_the_cpu(open_device: Open, part: slice) -> None:
     assert wrong(open_device(), *list(CATALOGUE)[part]) == []
 
 
-@more_of(slice(3, None, 4))
+@parts(more=slice(3, None, 4))
 @pytest.mark.parametrize("soc", OTHERS)
 def test_other_products_do_so_too(
     open_device: Open, simulator: Simulator, soc: str, part: slice
