@@ -45,9 +45,9 @@ def bytes_moved() -> dict[str, int]:
     Only for TCP; empty if the system does not tell.
     """
     moved = {}
-    for connection in _connections():
+    for name, connection in _connections():
         with closing(connection), suppress(OSError):
-            moved[name_of(connection)] = sum(_MOVED.unpack_from(_info(connection), _MOVED_AT))
+            moved[name] = sum(_MOVED.unpack_from(_info(connection), _MOVED_AT))
     return moved
 
 
@@ -90,9 +90,11 @@ class Connections:
         if has_grown or many or self._suspects or self._clock() >= self._due:
             self._due = self._clock() + _LOOK_SECONDS
             with ExitStack() as open_:
-                every = [open_.enter_context(closing(each)) for each in _connections()]
-                own = [each for each in every if each.getsockname()[1] in self._most]
-                self._look_at({name_of(each): each for each in own})
+                every = list(_connections())
+                for _, each in every:
+                    open_.enter_context(closing(each))
+                own = {name: each for name, each in every if each.getsockname()[1] in self._most}
+                self._look_at(own)
 
     def _look_at(self, connections: Mapping[str, socket.socket]) -> None:
         before, busy, come = self._come, self._busy(), _bytes_come(connections)
@@ -144,23 +146,27 @@ def _open_descriptors() -> int:
         return 0
 
 
-def _connections() -> Iterator[socket.socket]:
-    """Each TCP connection of this process, with a descriptor of its own."""
+def _connections() -> Iterator[tuple[str, socket.socket]]:
+    """Each TCP connection of this process: its name, and a descriptor of its own.
+
+    A listener has no peer, and neither has a connection that has just ended.
+    """
     for descriptor in _descriptors():
-        with suppress(OSError):
-            connection = socket.socket(fileno=os.dup(descriptor))
-            if connection.family in (socket.AF_INET, socket.AF_INET6) and _has_peer(connection):
-                yield connection
-            else:
-                connection.close()
+        with suppress(OSError), ExitStack() as undo:
+            connection = undo.enter_context(closing(_duplicate(descriptor)))
+            if connection.family in (socket.AF_INET, socket.AF_INET6):
+                name = name_of(connection)
+                undo.pop_all()
+                yield name, connection
 
 
-def _has_peer(connection: socket.socket) -> bool:
-    """A listener has none."""
-    with suppress(OSError):
-        connection.getpeername()
-        return True
-    return False
+def _duplicate(descriptor: int) -> socket.socket:
+    own = os.dup(descriptor)
+    try:
+        return socket.socket(fileno=own)
+    except OSError:  # it was a socket a moment ago
+        os.close(own)
+        raise
 
 
 def _descriptors() -> list[int]:

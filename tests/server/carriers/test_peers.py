@@ -2,6 +2,7 @@
 
 import io
 import socket
+import struct
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
@@ -272,6 +273,25 @@ def test_connections_without_a_call_are_closed_for_others_first_those_that_never
         ]
         assert set(port.finished) == set(names[:2])
     assert '"connections": 4' in port.text.getvalue()
+
+
+def test_a_connection_may_end_while_it_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of four, of which there may be two. Two end after they have been found."""
+    with ExitStack() as open_:
+        port = Port(open_, 2)
+        peers = [port.connect()[0] for _ in range(4)]
+        port.grow()
+
+        def found() -> Iterator[tuple[str, socket.socket]]:
+            yield from every()
+            for each in peers[:2]:
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                each.close()
+
+        every = connections._connections
+        monkeypatch.setattr(connections, "_connections", found)
+        port.grow()
+        assert [is_closed(each) for each in peers[2:]] == [True, False]
 
 
 @pytest.mark.parametrize("grows", [True, False])
