@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.more import parts
 from tests.operators.defects import table_of
 
 import npucall_client
@@ -61,10 +62,11 @@ OPERATORS = [
 DTYPES = (np.float32, np.float16, ml_dtypes.bfloat16)
 CASES = [
     (operator, dtype)
-    for operator in OPERATORS
     for dtype in DTYPES
+    for operator in OPERATORS
     if BY_NUMPY[np.dtype(dtype)] in operator.dtypes_on(A2)
 ]
+"""In an order in which every third one is of almost each operator, and of each dtype alike."""
 
 
 @pytest.fixture(scope="module")
@@ -90,13 +92,13 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> Counter[type]:
     return found
 
 
-@pytest.mark.parametrize("cases", [CASES[::14], pytest.param(CASES, marks=pytest.mark.more)])
+@parts(few=slice(None, None, 14), more=slice(1, None, 3))
 def test_outputs_that_came_early_are_those_of_this_process_bit_by_bit(
-    client: Client, frames: Counter[type], cases: list[tuple[Operator[..., Any], Any]]
+    client: Client, frames: Counter[type], part: slice
 ) -> None:
     assert len(OPERATORS) >= 25
     wrong = []
-    for operator, dtype in cases:
+    for operator, dtype in CASES[part]:
         frames.clear()
         found, expected = early_and_here(client, operator, dtype)
         early = (frames[Resolved], frames[ReplyFrame]) == (1, 1)

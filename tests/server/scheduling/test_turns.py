@@ -139,7 +139,11 @@ class TurnsMachine(RuleBasedStateMachine):
         self.waiting = [taker for taker in self.waiting if taker.granted is None]
 
 
-@pytest.mark.parametrize("examples", [40, pytest.param(600, marks=pytest.mark.more)])
+@pytest.mark.parametrize(
+    "examples",
+    [40, pytest.param(300, marks=pytest.mark.more), pytest.param(6000, marks=pytest.mark.long)],
+    ids=["quick", "broad", "long"],
+)
 def test_no_turn_is_lost_and_nobody_waits_in_vain(examples: int) -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         TurnsMachine, settings=settings(max_examples=examples, deadline=None)

@@ -313,7 +313,7 @@ class Model(RuleBasedStateMachine):
 
 @pytest.mark.parametrize(
     "examples",
-    [60, pytest.param(600, marks=pytest.mark.more), pytest.param(6000, marks=pytest.mark.long)],
+    [60, pytest.param(300, marks=pytest.mark.more), pytest.param(6000, marks=pytest.mark.long)],
     ids=["quick", "broad", "long"],
 )
 def test_sessions_are_what_a_dictionary_says(examples: int) -> None:
