@@ -172,7 +172,7 @@ test-long: .venv/.dev  ## the tests that take long, an hour (make torch ray; roo
 test-steady: .venv/.test  ## make test twenty times in random orders, ten of them beside eight busy processes; writes docs/test-steady.txt
 	$(BIN)/python benchmarks/steady.py
 
-mutants: .venv/.torch .venv-mutants/.setup  ## changes the product in 308 places, counts how many of them make test and test-all see
+mutants: .venv/.torch .venv-mutants/.setup  ## makes 300 changes in the product, counts how many of them make test and test-all see
 	.venv-mutants/bin/python benchmarks/mutants.py
 
 # Warnings are errors here too; pyproject.toml says it to pytest.

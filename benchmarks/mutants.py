@@ -21,10 +21,10 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -172,7 +172,7 @@ class Copy:
                 used += seconds
                 if code is None:
                     return "missed: time", used
-                absent = {test for test in stage if f"not found: {self._folder}/{test}\n" in out}
+                absent = self._absent(stage, out)
                 self._unfit |= absent
                 if not absent:
                     break
@@ -180,6 +180,11 @@ class Copy:
                 failed = _failed(out)
                 return f"caught: {failed[0] if failed else stage[0]}", used
         return "missed", used
+
+    def _absent(self, stage: list[str], out: str) -> set[str]:
+        """The tests that are not there: pytest names their function."""
+        missing = re.findall(rf"not found: {re.escape(str(self._folder))}/(.+)", out)
+        return {test for test in stage if {test, test.partition("[")[0]} & {*missing}}
 
     def pytest(
         self, tests: list[str], seconds: float, before: str = ""
@@ -244,6 +249,7 @@ def main() -> None:
     asked.add_argument("--seed", type=int, default=28)
     asked.add_argument("--at-once", type=int, default=2)
     asked.add_argument("--folder", type=Path, default=Path("build/mutants"))
+    asked.add_argument("--report", type=Path, default=Path("docs/mutants.txt"))
     given = asked.parse_args()
     root, folder = given.root.absolute(), given.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
@@ -271,10 +277,25 @@ def main() -> None:
 
     with ThreadPoolExecutor(given.at_once) as pool:
         list(pool.map(judged, *zip(*enumerate(mutants), strict=True)))
-    said = [json.loads(line)["said"] for line in results.read_text().splitlines()]
-    caught = sum(each.startswith("caught") for each in said)
-    print(f"{caught} of {len(said)} caught: {caught / len(said):.1%}")
+    said = _report([json.loads(line) for line in results.read_text().splitlines()], root)
+    given.report.write_text(said, encoding="utf-8")
+    print(said.partition("\n")[0])
+
+
+def _report(results: list[dict[str, Any]], root: Path) -> str:
+    """The share that is caught, and a line for each change that is not."""
+    commit = subprocess.run(
+        ["git", "-C", root, "rev-parse", "--short", "HEAD"],
+        capture_output=True, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+    missed = [each for each in results if each["said"].startswith("missed")]
+    caught = len(results) - len(missed)
+    places = (Mutant(*each["mutant"]) for each in missed)
+    lines = [f"{p.module}:{p.line} {e['change']}" for p, e in zip(places, missed, strict=True)]
+    share = f"{caught} of {len(results)} changes caught, {caught / len(results):.1%}"
+    head = f"{datetime.now(UTC):%Y-%m-%d}, commit {commit}: {share}; missed:"
+    return "\n".join([head, "", *sorted(lines), ""])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
