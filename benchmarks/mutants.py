@@ -290,8 +290,7 @@ def _report(results: list[dict[str, Any]], root: Path) -> str:
     ).stdout.strip()  # fmt: skip
     missed = [each for each in results if each["said"].startswith("missed")]
     caught = len(results) - len(missed)
-    places = (Mutant(*each["mutant"]) for each in missed)
-    lines = [f"{p.module}:{p.line} {e['change']}" for p, e in zip(places, missed, strict=True)]
+    lines = [f"{Mutant(*each['mutant'])} {each['change']}" for each in missed]
     share = f"{caught} of {len(results)} changes caught, {caught / len(results):.1%}"
     head = f"{datetime.now(UTC):%Y-%m-%d}, commit {commit}: {share}; missed:"
     return "\n".join([head, "", *sorted(lines), ""])

@@ -90,10 +90,11 @@ class Connections:
         if has_grown or many or self._suspects or self._clock() >= self._due:
             self._due = self._clock() + _LOOK_SECONDS
             with ExitStack() as open_:
-                every = list(_connections())
-                for _, each in every:
-                    open_.enter_context(closing(each))
-                own = {name: each for name, each in every if each.getsockname()[1] in self._most}
+                own = {}
+                for name, connection in _connections():
+                    open_.enter_context(closing(connection))
+                    if connection.getsockname()[1] in self._most:
+                        own[name] = connection
                 self._look_at(own)
 
     def _look_at(self, connections: Mapping[str, socket.socket]) -> None:
