@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from tests.certificates import Authority
 from tests.rows import each
-from tests.server.fakes import BlockingDevice, until
+from tests.server.fakes import PATIENCE, BlockingDevice, until
 from tests.server.serving import serving
 
 import npucall_client
 from npucall_client.testing import running_server
 from npucall_server.announcing import announcer
+from npucall_server.announcing.member import Beats
 from npucall_server.directory import app
 
 from .directories import DRAINING, SERVING, Watching, running, running_with_tenants
@@ -72,8 +73,16 @@ def test_a_directory_that_is_lost_is_said_once_and_found_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(announcer, "_AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr(announcer, "BEAT_SECONDS", 0.01)
     monkeypatch.setattr(app, "_LAST_ANSWERS_SECONDS", 0.1)
     where, advertised = f"unix:{tmp_path}/d", "npu1.lab:50051"
+    hear, heard = Beats.hear, threading.Semaphore(0)
+
+    def counted(beats: Beats, answer: bytes) -> None:
+        hear(beats, answer)
+        heard.release()
+
+    monkeypatch.setattr(Beats, "hear", counted)
 
     def happened(event: str, count: int) -> None:
         until(lambda: len(server.events(event)) == count, f"{event}, {count} times")
@@ -85,6 +94,9 @@ def test_a_directory_that_is_lost_is_said_once_and_found_again(
             with running(listen=where) as directory:
                 happened("announced", count)
                 directory.watch().until_state(advertised, SERVING)
+                for _ in range(5):
+                    assert heard.acquire(timeout=PATIENCE)
+                happened("announced", count)
             happened("directory lost", count + 1)
 
 

@@ -7,6 +7,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import Any
 
 import grpc
@@ -331,19 +332,23 @@ def test_a_client_that_is_closed_refuses_every_use(target: str) -> None:
 
 
 @EVERY_WAY
-def test_a_call_under_way_ends_with_its_client(server: fake.FakeServer, target: str) -> None:
-    client = npucall_client.connect(target)
-    ended = threading.Event()
+@each("pool", ["", "pool:"])
+def test_a_call_under_way_ends_with_its_client(
+    server: fake.FakeServer, target: str, pool: str
+) -> None:
+    client = npucall_client.connect(pool + target)
+    ended, heard = threading.Event(), SimpleQueue[bool]()
 
     def close_meanwhile(_: bytes, context: grpc.ServicerContext) -> bytes:
         context.add_callback(ended.set)
         client.close()
-        ended.wait(fake.PATIENCE)
+        heard.put(ended.wait(fake.PATIENCE))
         return b""
 
     server.answer = close_meanwhile
     with pytest.raises(CancelledError):
         fake.run(client, PAIR)
+    assert heard.get(timeout=fake.PATIENCE)
 
 
 @BOTH_SENDERS

@@ -157,6 +157,40 @@ def test_a_port_is_tried_while_calls_go_on_and_then_has_them(server: fake.FakeSe
     assert over_grpc(server) == before
 
 
+@BOTH_SENDERS
+def test_no_call_waits_for_a_port_that_was_not_reached_or_no_longer_is(
+    server: fake.FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frame_carrier, "_NEAR_SECONDS", 3 * fake.PATIENCE)
+    monkeypatch.setattr(frame_places, "_SHORTEST_REST", 0.0)
+    went_on, go_on = [], threading.Event()
+
+    def late(peer: FakeConnection) -> None:
+        went_on.append(go_on.wait(fake.PATIENCE / 4))  # not as long as silence may last
+        fake_frames.calls(server)(peer)
+
+    with (
+        fake_frames.listening(server, late, port=True) as listener,
+        fake.connected(server) as client,
+    ):
+
+        def travels_in_frames() -> bool:
+            before = over_grpc(server)
+            answers(client)
+            return over_grpc(server) == before
+
+        for _ in range(2):
+            assert not travels_in_frames()
+            go_on.set()
+            fake.until(travels_in_frames, "the port was reached")
+            go_on.clear()
+            listener.serve = gone
+            listener.cut()
+            fake.until(lambda: not travels_in_frames(), "the port is lost")
+            listener.serve = late
+    assert all(went_on)
+
+
 def test_a_credential_goes_to_the_same_user_or_the_server_s_and_to_nobody_whom_tls_does_not_prove(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -17,6 +17,7 @@ from npucall.errors import MessageError
 from npucall.limits import MIB
 from npucall_server.carriers import connections
 from npucall_server.carriers.connections import Connections, bytes_moved
+from npucall_server.carriers.multiplex.call import StreamCaller
 from npucall_server.carriers.peers import ANSWER, Peers, Visitor
 from npucall_server.serving.watch import Watch
 from npucall_server.telemetry.log import Log
@@ -112,6 +113,17 @@ def test_nobody_is_cut_while_the_server_works_or_once_the_call_is_over() -> None
     over.awaited = ANSWER
     waits.after(1000)
     assert working.is_active()
+    assert "cut" not in waits.text.getvalue()
+
+
+def test_a_call_that_its_caller_has_left_already_holds_nothing() -> None:
+    stream: Any = Reader()
+    waits, caller = Waits(), StreamCaller(stream, "", None)
+    caller.cancel()
+    waits.enter(caller)
+    waits.answers_counted(caller, 9, waits.listings)
+    assert waits.listings.used == 0
+    waits.after(1000)
     assert "cut" not in waits.text.getvalue()
 
 

@@ -103,6 +103,17 @@ def test_who_waits_is_told_its_place(subject: Reservations) -> None:
     assert subject.seconds_to_change() == 20.0
 
 
+def test_who_is_granted_while_it_is_refused_shall_ask_again_soon(subject: Reservations) -> None:
+    """Calls under way have to end before its time begins."""
+    key = reserve(subject, A, 20.0).key
+    wish = subject.ask(B, 10.0)
+    subject.release(key, A)
+    assert subject.is_granted(wish)
+    refusal = subject.refusal(wish)
+    assert (refusal.retry_after, refusal.details["position"]) == (1.0, "1")
+    assert refusal.details["ends_seconds"] == "0.000"
+
+
 def test_a_tenant_waits_for_its_gap_and_is_told_so(subject: Reservations, clock: FakeClock) -> None:
     key = reserve(subject, A).key
     clock.advance(25.0)

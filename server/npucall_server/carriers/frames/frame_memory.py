@@ -32,10 +32,12 @@ class FrameMemory:
         self, header: Header, incoming: IncomingFrames, outgoing: Outgoing, peer: FrameVisitor
     ) -> None:
         """Answers a frame that asks for memory: with memory, or says why not."""
-        if header.length > MOST_REQUEST_BYTES or header.metadata:
+        if header.length > MOST_REQUEST_BYTES:
             raise MessageError(
                 f"length: expected at most {MOST_REQUEST_BYTES} bytes, found {header.length}"
             )
+        if header.metadata:
+            raise MessageError(f"metadata: expected 0 bytes, found {header.metadata}")
         request, outcome = incoming.take(header.length), Outcome(self._door, _METHOD, peer)
         try:
             name, descriptor = self._made(request, peer)

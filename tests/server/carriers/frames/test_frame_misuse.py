@@ -107,6 +107,11 @@ LATER = {
         "MESSAGE_MALFORMED",
     ),
     "metadata that is none": (HEADER.pack(1, 1, EXECUTE, 0, 1, 0) + b"\xff", "MESSAGE_MALFORMED"),
+    "a request for memory that is too long": (packed(MEMORY, bytes(8193), 1), "MESSAGE_MALFORMED"),
+    "a request for memory with metadata": (
+        packed(MEMORY, b"\x08\x01", 1, request_id="x"),
+        "MESSAGE_MALFORMED",
+    ),
 }
 
 

@@ -1,13 +1,14 @@
 """The process's one device: taken and given back in pairs, and what it says of itself."""
 
 from concurrent.futures import ThreadPoolExecutor
-from ctypes import byref, c_uint64
+from ctypes import CDLL, byref, c_int64, c_uint64
 
 import pytest
 from tests.simulator.control import Simulator
 
 from npucall.errors import ArgumentError, DeviceError
 from npucall_server.devices.base import DeviceFacts
+from npucall_server.devices.cann.functions import ACL_OPT_DETERMINISTIC
 from npucall_server.devices.cann.runtime import DeviceContext, Libraries, device_count
 
 from .calls import l1
@@ -36,6 +37,13 @@ def test_what_is_taken_is_given_back_once_however_often(
         assert {simulator.call_count(name) for pair in PAIRS.items() for name in pair} == {times}
         for mode in "aclrtCtxSetSysParamOpt", "aclrtSetSysParamOpt":
             assert simulator.call_count(mode) == deterministic * times
+
+
+def test_process_and_context_are_deterministic(libraries: Libraries) -> None:
+    runtime, found = CDLL(libraries.paths[0]), c_int64()
+    with opened(libraries, deterministic=True):
+        for get in runtime.aclrtGetSysParamOpt, runtime.aclrtCtxGetSysParamOpt:
+            assert (get(ACL_OPT_DETERMINISTIC, byref(found)), found.value) == (0, 1)
 
 
 def test_the_device_is_that_of_the_number(libraries: Libraries, simulator: Simulator) -> None:
