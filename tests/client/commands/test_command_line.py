@@ -172,8 +172,8 @@ def test_json_has_the_numbers_of_a_call_and_what_a_plan_says(said: Any, tmp_path
 
 
 def test_a_warning_of_the_server_is_on_standard_error(run: Any) -> None:
-    call = ["run", "KlDivTargetBackward", "grad_output=[1]", "self=[1]", "target=[1]", "reduction=3"]
-    ended = run(*call, "-t", "local:")
+    call = "run KlDivTargetBackward grad_output=[1] self=[1] target=[1] reduction=3 -t local:"
+    ended = run(*call.split())
     assert (ended.returncode, ended.stdout) == (0, "grad_target = [0.]\n")
     warning, about = ended.stderr.splitlines()
     assert warning.startswith("warning: reduction: 3 is not one of (0, 1, 2);")
