@@ -183,6 +183,7 @@ def test_listings_that_nobody_reads_count(start: Start) -> None:
         assert health_of(server.target) == "SERVING"
 
 
+@pytest.mark.more  # ten seconds
 def test_headers_without_an_end_cost_their_connection(start: Start) -> None:
     """Before: 1,538 MiB after a minute, where the promise is 640."""
     field = (b"\x00\x01x\x7d" + b"y" * 125) * 120  # a name whose value grows with each

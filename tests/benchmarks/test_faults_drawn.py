@@ -12,6 +12,7 @@ from tests.rows import each
 SILU = "aclnnSilu"
 
 
+@pytest.mark.more
 def test_a_seed_draws_the_same_faults_of_every_kind_and_each_is_another_program() -> None:
     first, again = (list(islice(sample(3, "^[b-h_]"), 60)) for _ in range(2))
     assert first == again

@@ -187,7 +187,9 @@ def found_after(how: str, rounds: int, served: Served) -> dict[str, Counter[str]
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("rounds", [2, pytest.param(255, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "rounds", [pytest.param(2, marks=pytest.mark.more), pytest.param(255, marks=pytest.mark.long)]
+)
 def test_a_call_that_is_over_leaves_nothing(rounds: int, tmp_path: Path) -> None:
     """Two rounds are 8 calls of each method, 255 are 1,020."""
     with serving(
