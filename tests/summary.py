@@ -1,6 +1,7 @@
 """What a run of the tests says at its end: a line a folder, a reason to skip, a test with figures.
 
-With ``--summary=FILE`` it stands in that file too, with the date and the commit.
+With ``--summary=FILE`` it stands in that file too, with the date and the commit. Until then the
+file has what failed so far: a long run may be ended before it says so.
 """
 
 import os
@@ -32,6 +33,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_BEGUN] = time.monotonic()
+    if file := _file(config):
+        config.pluginmanager.register(_Failures(file))
+
+
+def _file(config: pytest.Config) -> Path | None:
+    """The file for the summary; none in the processes that only run tests."""
+    return None if hasattr(config, "workerinput") else config.getoption("summary")
+
+
+class _Failures:
+    """Writes what failed as soon as it has."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        file.write_text("The run goes on, or was ended. Failed so far:\n\n")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            with self._file.open("a") as file:
+                file.write(f"{report.nodeid}\n{report.longreprtext}\n\n")
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -42,7 +63,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     terminalreporter.section("folders")
     for line in lines:
         terminalreporter.line(line)
-    if file := config.getoption("summary"):
+    if file := _file(config):
         file.write_text("\n".join([*_head(config, stats), *lines, ""]))
 
 
