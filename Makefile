@@ -151,10 +151,10 @@ chart: .venv/.chart  ## the Helm chart: lints and renders it, compares it with t
 	$(BIN)/python -m pytest -m more tests/chart
 
 # A file's tests stay together, since they share servers. Files and their tests come in random order.
-AT_ONCE ?= 3
+# Those of make test wait more than they compute.
+AT_ONCE ?= $(if $(filter test,$@),4,3)
 PYTEST = $(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
 
-test: AT_ONCE = 4# its tests wait more than they compute
 test: .venv/.test  ## the tests that need no device; under three minutes
 	$(PYTEST)
 

@@ -55,6 +55,13 @@ def over_grpc(server: fake.FakeServer) -> int:
     return sum("user-agent" in sent for sent in server.metadata)
 
 
+def travels_in_frames(server: fake.FakeServer, client: Any) -> bool:
+    """Whether a call does."""
+    before = over_grpc(server)
+    answers(client)
+    return over_grpc(server) == before
+
+
 @BOTH_SENDERS
 def test_one_caller_needs_one_connection_and_callers_do_not_wait_for_each_other(
     server: fake.FakeServer,
@@ -146,12 +153,7 @@ def test_calls_travel_over_grpc_where_frames_do_not_come_about_and_ask_only_once
 @BOTH_SENDERS
 def test_a_port_is_tried_while_calls_go_on_and_then_has_them(server: fake.FakeServer) -> None:
     with fake_frames.listening(server, port=True), fake.connected(server) as client:
-
-        def travels_in_frames() -> bool:
-            answers(client)
-            return over_grpc(server) < server.unary
-
-        fake.until(travels_in_frames, "the port was reached")
+        fake.until(partial(travels_in_frames, server, client), "the port was reached")
         before = over_grpc(server)
         answers(client, 3)
     assert over_grpc(server) == before
@@ -173,20 +175,15 @@ def test_no_call_waits_for_a_port_that_was_not_reached_or_no_longer_is(
         fake_frames.listening(server, late, port=True) as listener,
         fake.connected(server) as client,
     ):
-
-        def travels_in_frames() -> bool:
-            before = over_grpc(server)
-            answers(client)
-            return over_grpc(server) == before
-
+        travels = partial(travels_in_frames, server, client)
         for _ in range(2):
-            assert not travels_in_frames()
+            assert not travels()
             go_on.set()
-            fake.until(travels_in_frames, "the port was reached")
+            fake.until(travels, "the port was reached")
             go_on.clear()
             listener.serve = gone
             listener.cut()
-            fake.until(lambda: not travels_in_frames(), "the port is lost")
+            fake.until(lambda: not travels(), "the port is lost")
             listener.serve = late
     assert all(went_on)
 
