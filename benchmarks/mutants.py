@@ -30,6 +30,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from changes import Mutant, changed, sample
+from commit import commit
 
 SECONDS = 60.0
 """Of processor time that a change may cost."""
@@ -284,15 +285,11 @@ def main() -> None:
 
 def _report(results: list[dict[str, Any]], root: Path) -> str:
     """The share that is caught, and a line for each change that is not."""
-    commit = subprocess.run(
-        ["git", "-C", root, "rev-parse", "--short", "HEAD"],
-        capture_output=True, text=True, check=True,
-    ).stdout.strip()  # fmt: skip
     missed = [each for each in results if each["said"].startswith("missed")]
     caught = len(results) - len(missed)
     lines = [f"{Mutant(*each['mutant'])} {each['change']}" for each in missed]
     share = f"{caught} of {len(results)} changes caught, {caught / len(results):.1%}"
-    head = f"{datetime.now(UTC):%Y-%m-%d}, commit {commit}: {share}; missed:"
+    head = f"{datetime.now(UTC):%Y-%m-%d}, commit {commit(root)}: {share}; missed:"
     return "\n".join([head, "", *sorted(lines), ""])
 
 

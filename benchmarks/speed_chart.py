@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import time
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from cases import AS_IT_COMES, CPU, FLIGHT, FRAMES, FRAMES_TLS, KEPT, Case
+from commit import commit
 from figures import KIB, MIB
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -69,7 +69,6 @@ def main() -> None:
 def _measured() -> dict[str, Any]:
     from service import service  # noqa: PLC0415  # to draw needs no server
 
-    commit = ["git", "rev-parse", "--short", "HEAD"]
     cells = {}
     with service() as bench:
         for name, (case, ways) in _CELLS.items():
@@ -77,8 +76,7 @@ def _measured() -> dict[str, Any]:
             theirs = samples["yardstick"]
             cells[name] = {shown: _ratio(case, theirs, samples[way]) for shown, way in ways.items()}
             print(name, cells[name], flush=True)
-    told = subprocess.run(commit, capture_output=True, text=True, check=True, cwd=_DOCS)
-    return {"date": time.strftime("%Y-%m-%d"), "commit": told.stdout.strip(), "cells": cells}
+    return {"date": time.strftime("%Y-%m-%d"), "commit": commit(), "cells": cells}
 
 
 def _ratio(case: Case, theirs: Sequence[Sample], ours: Sequence[Sample]) -> float:

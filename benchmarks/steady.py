@@ -19,6 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from commit import commit
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -83,9 +85,6 @@ def main() -> int:
     asked.add_argument("--busy", type=int, default=8, help="processes beside every second run")
     given = asked.parse_args()
     _FOLDER.mkdir(parents=True, exist_ok=True)
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
-    ).stdout.strip()
     runs = []
     with _REPORT.open("w", encoding="utf-8") as out:
 
@@ -94,7 +93,7 @@ def main() -> int:
             print(line, flush=True)
 
         today = f"{datetime.now(UTC):%Y-%m-%d}"
-        say(f"{today}, commit {commit}, {os.cpu_count()} cores: make test-steady\n")
+        say(f"{today}, commit {commit()}, {os.cpu_count()} cores: make test-steady\n")
         say("| busy processes | wall s | processor s | outcome | pytest |\n|---|---|---|---|---|")
         for number in range(given.runs):
             runs.append(run(number, given.busy * (number % 2)))
