@@ -94,6 +94,22 @@ def authorities(tmp_path: Path) -> Callable[..., Any]:
     return partial(Authority, tmp_path)
 
 
+def test_files_that_are_no_certificates_are_named_with_what_is_expected(
+    tmp_path: Path, authorities: Callable[..., Any]
+) -> None:
+    (tmp_path / "text").write_text("no certificate")
+    one, other = (authorities(name) for name in ("one", "other"))
+    text, pair, key = str(tmp_path / "text"), one.client("anna"), str(other.client("bert").key)
+    for given, said in (
+        ({"ca": text}, "ca: expected certificates in"),
+        ({"certificate": text, "key": key}, "certificate: expected a certificate in"),
+        ({"certificate": str(pair.certificate), "key": key}, "and its key, not encrypted, in"),
+    ):
+        with pytest.raises(ValueError, match=said) as raised:
+            npucall_client.connect("localhost:1", **given)
+        assert all(file in str(raised.value) for file in given.values())
+
+
 def _tls(pair: Any, ca: Path | None = None) -> grpc.ServerCredentials:
     """A server's; with ``ca``, which wants certificates of clients."""
     files = [(Path(pair.key).read_bytes(), Path(pair.certificate).read_bytes())]

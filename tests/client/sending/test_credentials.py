@@ -16,7 +16,6 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
-from tests.certificates import Authority
 from tests.client import fake_server as fake
 from tests.client.fake_side_socket import SharingServer, side_socket
 from tests.rows import each
@@ -344,20 +343,6 @@ def test_an_argument_puts_other_tokens_aside(monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_files_of_certificates_mean_tls(given: dict[str, Any], encrypts: bool) -> None:
     assert ClientSettings(**given).encrypts is encrypts
-
-
-def test_files_that_are_no_certificates_are_named_with_what_is_expected(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("no certificate")
-    one, other = (Authority(tmp_path, name) for name in ("one", "other"))
-    text, pair, key = str(tmp_path / "text"), one.client("anna"), str(other.client("bert").key)
-    for given, said in (
-        ({"ca": text}, "ca: expected certificates in"),
-        ({"certificate": text, "key": key}, "certificate: expected a certificate in"),
-        ({"certificate": str(pair.certificate), "key": key}, "and its key, not encrypted, in"),
-    ):
-        with pytest.raises(ValueError, match=said) as raised:
-            npucall_client.connect("localhost:1", **given)
-        assert all(file in str(raised.value) for file in given.values())
 
 
 # Users of the server's host.
