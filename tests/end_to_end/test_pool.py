@@ -27,6 +27,7 @@ from npucall.errors import (
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client import Client
 from npucall_client.commands.members import all_seen, listed, members
+from npucall_client.pool import asking
 from npucall_client.settings import ClientSettings
 from npucall_server.serving import core
 
@@ -60,6 +61,8 @@ def three() -> Iterator[list[str]]:
     """Servers that no test ends."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(core, "GAP_SECONDS", 0.0)
+        # All of them are alive: a client hears all, however busy the machine.
+        patched.setattr(asking, "PATIENCE_SECONDS", wire.PATIENCE)
         with servers(3) as targets:
             yield targets
 

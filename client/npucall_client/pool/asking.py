@@ -28,7 +28,7 @@ _EAGER_SECONDS = 0.1
 """Between two looks at a pool in which no member serves."""
 _ASKED_A_SECOND = 200
 """The most failed members that are asked again each second while no member serves."""
-_PATIENCE_SECONDS = 0.5
+PATIENCE_SECONDS = 0.5
 """After the first answer, the client waits so long for those of others that it has asked."""
 
 
@@ -79,7 +79,7 @@ class Asking:
         """
         if all(each.member.soc or not each.asked for each in known):
             return True
-        return self._clock() >= self._first_answer + _PATIENCE_SECONDS
+        return self._clock() >= self._first_answer + PATIENCE_SECONDS
 
     def check_refused(self, known: Collection[Candidate[Any]]) -> None:
         """Raises the error if members refuse this client, and no other answers."""
