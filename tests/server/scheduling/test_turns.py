@@ -13,6 +13,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from tests.more import only
 from tests.server.fakes import FakeClock, FakeTurn
 
 from npucall_server.access.identity import anybody
@@ -139,11 +140,7 @@ class TurnsMachine(RuleBasedStateMachine):
         self.waiting = [taker for taker in self.waiting if taker.granted is None]
 
 
-@pytest.mark.parametrize(
-    "examples",
-    [40, pytest.param(300, marks=pytest.mark.more), pytest.param(6000, marks=pytest.mark.long)],
-    ids=["quick", "broad", "long"],
-)
+@pytest.mark.parametrize("examples", only(40, 300, 6000))
 def test_no_turn_is_lost_and_nobody_waits_in_vain(examples: int) -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         TurnsMachine, settings=settings(max_examples=examples, deadline=None)

@@ -15,6 +15,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from tests.more import only
 from tests.server.fakes import FakeCaller
 from tests.server.serving import Offline, part
 
@@ -311,11 +312,7 @@ class Model(RuleBasedStateMachine):
         return None
 
 
-@pytest.mark.parametrize(
-    "examples",
-    [60, pytest.param(300, marks=pytest.mark.more), pytest.param(6000, marks=pytest.mark.long)],
-    ids=["quick", "broad", "long"],
-)
+@pytest.mark.parametrize("examples", only(60, 300, 6000))
 def test_sessions_are_what_a_dictionary_says(examples: int) -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         Model, settings=settings(max_examples=examples, stateful_step_count=50, deadline=None)
