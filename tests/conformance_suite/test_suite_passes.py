@@ -104,8 +104,10 @@ def variants_in(report: dict[str, Any]) -> set[str]:
 
 @pytest.mark.more
 def test_the_hosts_variant_passes_by_each_profile(tmp_path: Path, host: str, variant: str) -> None:
+    """Of HardswishBackward it has the one without a variant."""
+    both = "--operator=KlDivTargetBackward", "--operator=HardswishBackward"
     for words, profile in (((), "cann-standard"), (("--profile=cpu-strict",), "cpu-strict")):
-        report = report_of(tmp_path, host, "--quick", "--operator=KlDivTargetBackward", *words)
+        report = report_of(tmp_path, host, "--quick", *both, *words)
         assert (report["profile"], wrong_in(report)) == (profile, set())
         assert variants_in(report) == {variant}
 

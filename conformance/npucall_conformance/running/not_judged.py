@@ -73,7 +73,7 @@ def _for_others(case: Case, subject: Subject) -> str:
         return f"for servers whose default is {statement.variant}"
     if server.device in ON_CPU or not statement.variant or statement.title in subject.dtypes:
         return ""
-    others = (title for title in subject.dtypes if title.startswith(f"{statement.operator}."))
+    others = (title for title in subject.dtypes if title.partition(".")[0] == statement.operator)
     other = next(others, "")
     return f"{server.target} has {other}, as hosts have one variant" if other else ""
 
