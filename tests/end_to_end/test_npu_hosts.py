@@ -180,7 +180,7 @@ def test_each_claim_that_a_start_hangs_on_stands_beside_the_step_that_shows_it()
     assert sorted(shown) == sorted(each.key for each in UNVERIFIED if each.stake in hung_on)
 
 
-@pytest.mark.long  # each a minute and a half
+@pytest.mark.long  # each four minutes
 @pytest.mark.parametrize("flags", [flags for flags, _ in STEPS])
 def test_each_step_of_the_first_run_passes_the_quick_suite(flags: str, tmp_path: Path) -> None:
     with spotless_npu_server(tmp_path, *shlex.split(flags)) as server:
