@@ -170,13 +170,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """With ``--dist loadfile`` the files of containers stay together too: they share one podman."""
+    """With ``--dist loadfile`` the files of containers stay together too: they share one podman.
+
+    Each full run of the suite may go elsewhere: it takes minutes, and shares nothing.
+    """
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
+            if "_in_full[" in nodeid:
+                return nodeid
             file = super()._split_scope(nodeid)
             return file.rpartition("/")[0] if "/containers/" in file else file
 

@@ -3,8 +3,11 @@
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
+from functools import partial
 from itertools import takewhile
+from operator import lt
 from pathlib import Path
 
 import far_link
@@ -18,6 +21,8 @@ ROOT = Path(__file__).parents[2]
 TOOLS = Path(sys.executable).parent
 SLOW = Link("slow", round_trip=0.1, rate=8e6)
 MIB = 2**20
+ROUND_TRIP = 0.8
+"""Seconds: longer than a client thinks, shorter than a link of which the kernel despairs."""
 
 needs_a_wire = pytest.mark.skipif(bool(link.missing()), reason=f"no wire: {link.missing()}")
 
@@ -53,7 +58,10 @@ def test_every_measurement_gives_a_figure(
 
 def round_trips(ends: Ends, *words: str) -> float:
     """For which a command waits, one after the other."""
-    ends.trips()
+    trips = True
+    while trips:  # or what the last command left on the wire would count
+        time.sleep(1.5 * ROUND_TRIP)
+        trips = bool(ends.trips())
     command = [*ends.client, TOOLS / "npucall", *words]
     subprocess.run(command, check=True, capture_output=True)
     return ends.trips() / 2
@@ -61,14 +69,16 @@ def round_trips(ends: Ends, *words: str) -> float:
 
 @pytest.mark.long
 @needs_a_wire
-def test_a_command_waits_for_four_round_trips_from_a_server_or_a_pool_that_lists_it() -> None:
+def test_commands_wait_for_the_round_trips_of_the_page_from_a_server_or_a_pool_that_lists_it() -> (
+    None
+):
     """If a client takes longer than one to think, as on a busy machine, pings come in between."""
-    with Link("far", round_trip=0.8, rate=1e9).up() as ends, far_server(ends) as server:
+    with Link("far", ROUND_TRIP, rate=1e9).up() as ends, far_server(ends) as server:
         for target in server.target, f"pool:{server.target}":
-            for words in ("info",), ("run", "Exp", "self=[0]"):
+            for most, words in (6, ("info",)), (4, ("run", "Exp", "self=[0]")):
                 tries = (round_trips(ends, *words, f"--target={target}") for _ in range(20))
-                counted = list(takewhile(lambda count: count > 4, tries))
-                figures(f"{words[0]} of {target.partition(':')[0]}: {counted or 4} round trips")
+                counted = list(takewhile(partial(lt, most), tries))
+                figures(f"{words[0]} of {target.partition(':')[0]}: {counted or most} round trips")
                 assert len(counted) < 20
 
 

@@ -58,7 +58,7 @@ def test_the_hosts_variant_passes_by_each_profile(tmp_path: Path, host: str, var
 @pytest.mark.parametrize(
     ("variant", "profile"), [("builtin", "cpu-strict"), ("community", "cann-standard")]
 )
-def test_a_full_run_on_a_host_passes(tmp_path: Path, host: str, variant: str, profile: str) -> None:
+def test_a_host_passes_in_full(tmp_path: Path, host: str, variant: str, profile: str) -> None:
     """Half of the operators on either host: these differ in the operator that has variants."""
     half = TITLES[::2] if variant == "builtin" else TITLES[1::2]
     chosen = [f"--operator={title}" for title in ("KlDivTargetBackward", *half)]
