@@ -69,9 +69,7 @@ def round_trips(ends: Ends, *words: str) -> float:
 
 @pytest.mark.long
 @needs_a_wire
-def test_commands_wait_for_the_round_trips_of_the_page_from_a_server_or_a_pool_that_lists_it() -> (
-    None
-):
+def test_commands_wait_for_as_many_round_trips_as_the_page_says() -> None:
     """If a client takes longer than one to think, as on a busy machine, pings come in between."""
     with Link("far", ROUND_TRIP, rate=1e9).up() as ends, far_server(ends) as server:
         for target in server.target, f"pool:{server.target}":

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 PARTS = parts(few=slice(5, None, 48), more=slice(1, None, 6))
 """The operators of a sweep: few by make test, a sixth by make test-all, all by make test-long."""
 STATEMENTS = {each.title: each for each in statements()}
+TITLES = list(STATEMENTS)
 LONG = 300.0
 """More seconds than any search of a test takes."""
 

@@ -7,11 +7,8 @@ from typing import Any
 import pytest
 
 from npucall_client.testing import ServerProcess
-from npucall_conformance.statements import statements
 
-from .servers import command
-
-TITLES = [statement.title for statement in statements()]
+from .servers import TITLES, command
 
 
 @pytest.fixture(params=["builtin", "community"])

@@ -21,9 +21,8 @@ from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.select import Selection, select
 from npucall_server.calls.arrivals import Arrivals
 
-from .servers import PARTS, STATEMENTS, soc_with
+from .servers import PARTS, STATEMENTS, TITLES, soc_with
 
-TITLES = list(STATEMENTS)
 POISONS = (0xA5, 0x5A)
 NEW = np.empty
 

@@ -8,11 +8,8 @@ from tests.rows import each
 from npucall.products import DEFAULT_SOC
 from npucall_client import Client
 from npucall_conformance.running.subject import Subject, open_subject
-from npucall_conformance.statements import statements
 
-from .servers import failed, local, run, soc_with
-
-TITLES = [statement.title for statement in statements()]
+from .servers import TITLES, failed, local, run, soc_with
 
 
 def passes_quickly(server: Subject, title: str, blocks: tuple[str, ...] = ()) -> None:

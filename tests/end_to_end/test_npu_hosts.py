@@ -14,6 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.conformance_suite.servers import TITLES
 from tests.npu import running_npu_server, spotless_npu_server
 from tests.summary import figures
 
@@ -24,7 +25,6 @@ from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client import Client
 from npucall_client.testing import ServerProcess
-from npucall_conformance.statements import statements
 from npucall_server.devices.cann.claims import Stake
 from npucall_server.devices.cann.unverified import UNVERIFIED
 
@@ -173,7 +173,6 @@ def test_a_hundred_thousand_calls_leave_memory_of_client_and_server_as_it_was(
 
 STEPS = re.findall(r"^   \| `(--.+?)` \| .+? \| (.*) ?\|$", text("docs/ascend.md"), re.MULTILINE)
 """The flags of each start, and the claims that hold if it serves."""
-TITLES = [statement.title for statement in statements()]
 
 
 def test_each_claim_that_a_start_hangs_on_stands_beside_the_step_that_shows_it() -> None:
