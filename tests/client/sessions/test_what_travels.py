@@ -72,6 +72,18 @@ def test_a_constant_that_is_known_travels_as_its_digest(server: Served, client: 
 
 
 @BOTH_SENDERS
+def test_a_server_that_remembers_nothing_is_not_asked_for_a_digest() -> None:
+    constant = np.zeros(1 << 20, np.uint8)
+    with (
+        serving(CpuDevice("Ascend910B1", "documented"), digest_cache_bytes=0) as server,
+        npucall_client.connect(server.target) as client,
+        client.session() as session,
+    ):
+        session.put(constant, constant=True)
+        assert calls(server, "Upload", 1)[0]["request_bytes"] == constant.nbytes
+
+
+@BOTH_SENDERS
 def test_a_program_is_one_call(server: Served, client: Client) -> None:
     with client.session() as session:
         there = session.put(X)
