@@ -183,12 +183,15 @@ def test_a_program_without_the_command_is_told_to_use_it(probe: Path, tree: Path
 
 @contextmanager
 def looping(
-    folder: Path, *program: str | Path
+    folder: Path, *program: str | Path, timeout: int = 120
 ) -> Iterator[tuple[subprocess.Popen[bytes], int, Callable[[], tuple[bytes, bytes]]]]:
-    """A command whose program goes on, the program's number, and what they say until both end."""
+    """A command whose program goes on, the program's number, and what they say until both end.
+
+    ``timeout``: seconds for each of its calls.
+    """
     folder.mkdir(exist_ok=True)
     command = [sys.executable, "-c", MAIN, "exec", "-q", *program, "loops"]
-    variables = {**os.environ, "TMPDIR": str(folder), "NPUCALL_TIMEOUT": "5"}
+    variables = {**os.environ, "TMPDIR": str(folder), "NPUCALL_TIMEOUT": str(timeout)}
     with subprocess.Popen(
         command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -241,7 +244,8 @@ def test_a_program_whose_server_is_killed_ends_and_nothing_is_left(
         shared = ("--shared",) if number % 2 else ()
         with running_server(f"--shared-memory={tmp_path / 'side'}") as server:
             flags = (*shared, "--target", server.target)
-            with looping(tmp_path / "tmp", *flags, "--", probe) as (process, _, until_both_end):
+            loops = looping(tmp_path / "tmp", *flags, "--", probe, timeout=10)
+            with loops as (process, _, until_both_end):
                 server.process.kill()
                 told, _ = until_both_end()
         assert (process.returncode, told[:6]) == (9, b"507010")
