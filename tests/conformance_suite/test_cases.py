@@ -212,6 +212,20 @@ def test_ids_and_rows_of_errors_are_their_own(some: slice) -> None:
         assert len(rows) == len(set(rows))
 
 
+@pytest.mark.parametrize("some", only(slice(4, None, 12), slice(None)))
+def test_an_input_of_a_wrong_call_has_the_bytes_that_it_claims(some: slice) -> None:
+    for case in (case for one in statements()[some] for case in cases_of(one, "invalid")):
+        call = call_of(case, seed=0)
+        for name, storage in call.storages.items():
+            short = len(storage) < call.arguments[name].storage_bytes
+            assert not short or lacks(case, name), (case.id, name)
+
+
+def lacks(case: Case, name: str) -> bool:
+    """Whether too few bytes are what is wrong."""
+    return any("lacks" in defect.changes.get(name, {}) for defect in case.defects)
+
+
 @PARTS
 def test_so_are_ids_of_drawn_cases(part: slice) -> None:
     for statement in statements()[part]:

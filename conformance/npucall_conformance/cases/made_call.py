@@ -316,5 +316,6 @@ def _spoil(
     )
     arguments[name] = new
     is_input = name in {each.name for each in statement.inputs}
-    if is_input and (numbers is not None or new.bytes != spec.bytes):
+    fits = new.bytes == spec.bytes and new.storage_bytes <= len(storages.get(name, b""))
+    if is_input and (numbers is not None or not fits):
         storages[name] = put(rounded(0 if numbers is None else numbers, new.dtype), new)[0]
