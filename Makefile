@@ -167,7 +167,7 @@ pool-test: .venv/.test  ## pools on hosts whose cables are cut: network namespac
 ray: .venv-ray/.setup  ## Ray in an environment of its own, for the tests of pools on it (400 MB)
 
 # Containers, Ray, Slurm, aarch64: what is not there is skipped, and said.
-test-long: .venv/.dev  ## the tests that take long, two hours (make torch ray; root); writes docs/test-long.txt
+test-long: .venv/.dev  ## the tests that take long, three hours (make torch ray; root); writes docs/test-long.txt
 	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m "long or containers" --summary=docs/test-long.txt
 
 test-steady: .venv/.test  ## make test twenty times in random orders, ten of them beside eight busy processes; writes docs/test-steady.txt
