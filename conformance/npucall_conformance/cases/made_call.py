@@ -315,7 +315,8 @@ def _spoil(
         format=change.get("format", spec.format),
     )
     arguments[name] = new
-    is_input = name in {each.name for each in statement.inputs}
-    fits = new.bytes == spec.bytes and new.storage_bytes <= len(storages.get(name, b""))
-    if is_input and (numbers is not None or not fits):
+    if name not in {each.name for each in statement.inputs}:
+        return
+    fits = new.bytes == spec.bytes and new.storage_bytes <= len(storages[name])
+    if numbers is not None or not fits:
         storages[name] = put(rounded(0 if numbers is None else numbers, new.dtype), new)[0]
