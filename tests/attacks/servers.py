@@ -5,6 +5,7 @@ figures of before: ``ATTACKED_SERVER="/older/.venv/bin/python -m npucall_server"
 """
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -26,6 +27,11 @@ MIB, GIB = 2**20, 2**30
 _CAP = 6 * GIB
 """Resident bytes at which a server is killed, that other programs of this machine may live."""
 _POLL_SECONDS = 0.02
+_WAITS_FOR_A_TASK = re.compile(
+    r"^Thread .*\n +(_worker \(concurrent/futures|Threads\._work \(npucall_server/carriers)/thread",
+    re.MULTILINE,
+)
+"""A thread of a pool, and where it is, as py-spy tells them."""
 
 
 @dataclass
@@ -62,6 +68,13 @@ class AttackedServer:
 
     def threads(self) -> int:
         return len(list(Path(f"/proc/{self.process.pid}/task").iterdir()))
+
+    def waiting_threads(self) -> int:
+        """Those that wait for a task in their pool, which keeps as many as it once needed."""
+        spy = Path(sys.executable).with_name("py-spy")
+        dump = [spy, "dump", f"--pid={self.process.pid}"]
+        told = subprocess.run(dump, check=True, capture_output=True, text=True).stdout
+        return len(_WAITS_FOR_A_TASK.findall(told))
 
     def mappings(self) -> int:
         return len(Path(f"/proc/{self.process.pid}/maps").read_text().splitlines())

@@ -31,17 +31,21 @@ QUIET_SECONDS = 10.0
 HOSTILE, COUNT = "tests.attacks.test_soak", 3
 HOLD_SECONDS = 4.0
 """For which an attack stands, with its connections open."""
-MORE = {"threads": 16, "descriptors": 8, "mappings": 128}
-"""That another moment may have: bounded rooms whose threads were not all needed before."""
+MORE = {"threads": 4, "descriptors": 8, "mappings": 64}
+"""That another moment may have."""
+OF_A_THREAD = 2
+"""Mappings: its stack, and the guard before it."""
 
 
 def kept(server: AttackedServer) -> dict[str, int]:
-    """What the process has once nothing is in flight."""
+    """What the process has once nothing is in flight, but for threads that wait for a task: how
+    many of them a pool has depends on what came together by chance."""
     assert server.seconds_until_idle(LONG) < LONG
+    waiting = server.waiting_threads()
     return {
-        "threads": server.threads(),
+        "threads": server.threads() - waiting,
         "descriptors": server.descriptors(),
-        "mappings": server.mappings(),
+        "mappings": server.mappings() - OF_A_THREAD * waiting,
     }
 
 
