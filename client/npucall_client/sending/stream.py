@@ -131,11 +131,12 @@ class CallStream:
             if self._open.get(call.id) is not call:
                 return False
             del self._open[call.id]
-            if self._many is None:
+            many = self._many
+            if many is None:
                 self._writer.cancel(call.id)
             self._room.notify()
-        if self._many is not None:
-            self._many.forget(call.id)
+        if many is not None:
+            many.forget(call.id)
         self._end_if_left()
         return True
 
@@ -222,11 +223,7 @@ class CallStream:
         frames, opened = self.link.frames, self._opened
         many = opened.stream = ManyCalls(self.link, connection)
         try:
-            with self._lock:
-                self._many, unsent = many, self._writer.take()
-            for call in unsent:
-                if call.id in self._open:
-                    await many.send(call)
+            await self._hand_over(many)
             while not opened.over:
                 kind, call_id, message = await many.next_answer()
                 self._has_heard = True
@@ -242,6 +239,22 @@ class CallStream:
             raise frames.told(error, 0.0) from None
         finally:
             frames.end(connection)
+
+    async def _hand_over(self, many: ManyCalls) -> None:
+        """Has the calls sent there: first those that came before, then each by who makes it."""
+        sent = set()
+        while True:
+            with self._lock:
+                cancelled, calls = self._writer.take()
+                if not (cancelled or calls):
+                    self._many = many
+                    return
+            for call in calls:
+                if call.id in self._open:
+                    sent.add(call.id)
+                    await many.send(call)
+            for call_id in sent.intersection(cancelled):
+                many.forget(call_id)
 
     async def _know(self) -> None:
         """Finds out to which process the stream goes, if the last one has ended."""

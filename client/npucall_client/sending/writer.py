@@ -131,11 +131,11 @@ class Writer:
         self._unsent.clear()
         self._cancelled.clear()
 
-    def take(self) -> list[SentCall]:
-        """The calls of which nothing was sent, which somebody else sends."""
-        calls = list(self._unsent)
-        self._unsent.clear()
-        return calls
+    def take(self) -> tuple[deque[int], deque[SentCall]]:
+        """What is to be sent: ids of cancelled calls, and calls."""
+        ready = self._cancelled, self._unsent
+        self._cancelled, self._unsent = deque(), deque()
+        return ready
 
     def wake(self) -> None:
         """Looks again whether there is something to do."""
@@ -161,9 +161,7 @@ class Writer:
             )
             if opened.over or (has_come and not (self._cancelled or self._unsent)):
                 return None
-            ready = self._cancelled, self._unsent
-            self._cancelled, self._unsent = deque(), deque()
-            return ready
+            return self.take()
 
     def _is_done(self) -> bool:
         return self._closing and not self._is_open

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ from npucall_client.sending.frames import (
     loop_socket,
     thread_socket,
 )
+from npucall_client.sending.frames.many_calls import ManyCalls
 from npucall_client.sending.proxy import way_to
 from npucall_client.settings import ClientSettings
 
@@ -423,6 +425,38 @@ def test_who_sends_calls_of_a_pipeline_waits_for_no_server_that_does_not_read(
         for call, array in zip(calls, arrays, strict=True):
             np.testing.assert_array_equal(call.result(fake.PATIENCE), array)
     assert came == list(range(1, 12))
+
+
+def test_calls_that_come_before_their_connection_are_sent_and_cancelled_before_others(
+    server: fake.FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent, cancelled = threading.Event(), threading.Event()
+    came: SimpleQueue[tuple[int, int]] = SimpleQueue()
+    send = ManyCalls.send
+
+    async def slow(many: ManyCalls, call: Any) -> None:
+        await send(many, call)
+        sent.set()
+        assert cancelled.wait(fake.PATIENCE)
+
+    def note(peer: FakeConnection) -> None:
+        peer.welcome()
+        while True:
+            header, _, _ = peer.receive()
+            came.put((header.kind, header.call_id))
+            if header.call_id == 2:
+                peer.send(headers.RESPONSE, fake.reply_of(bytes(8)).SerializeToString(), 2)
+
+    monkeypatch.setattr(ManyCalls, "send", slow)
+    with fake_frames.listening(server, note), fake.piped(server) as pipeline:
+        first = fake.submit(pipeline, PAIR)
+        assert sent.wait(fake.PATIENCE)
+        second = fake.submit(pipeline, PAIR)
+        first.cancel()
+        cancelled.set()
+        second.result(fake.PATIENCE)
+        found = [came.get(timeout=fake.PATIENCE) for _ in range(3)]
+    assert found == [(headers.EXECUTE, 1), (headers.EXECUTE, 2), (headers.CANCEL, 1)]
 
 
 def test_a_forked_process_has_connections_of_its_own(server: fake.FakeServer) -> None:
