@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.server.fakes import until
 
 from npucall.errors import DeviceError, NpucallError, OutOfMemoryError
 from npucall_server.devices import native_threads
@@ -141,6 +142,7 @@ def test_it_is_told_behind_another_error_too_and_before_the_caller_hears_of_it()
         answered.append(not work._done.empty())
 
     def fail(lane: FakeLane) -> None:
+        until(lambda: thread._waited_for)
         lane.broken = BROKEN
         raise DeviceError("first")
 
