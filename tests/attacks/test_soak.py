@@ -62,8 +62,8 @@ def beside_hostile(server: AttackedServer, seconds: float) -> Seen:
 
 
 def test_polite_callers_lose_nothing_beside_hostile_ones(start: Start) -> None:
-    """What the first part of the soak leaves is there for good, such as threads that wait for more;
-    the rest of it leaves nothing more."""
+    """What the first part of the soak leaves is there for good, such as memory that is kept for
+    later calls; the rest of it leaves nothing more."""
     seconds = float(os.environ.get("SOAK_SECONDS", "120"))
     with start("--reflection", limit=GIB) as server:
         first = beside_hostile(server, seconds / 3)
